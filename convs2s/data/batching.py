@@ -1,0 +1,121 @@
+"""Which sentences make a batch, in which order, and the padded tensors: pure functions of lengths and seeds.
+
+B sentences · S source length · T target length, </s> included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from convs2s.text.vocabulary import EOS, PAD
+
+if TYPE_CHECKING:
+    from convs2s.data.corpus import Corpus
+
+Indices = NDArray[np.int64]
+
+
+def cut_batches(
+    source_lengths: NDArray[np.integer],
+    target_lengths: NDArray[np.integer],
+    *,
+    sentences: int,
+    tokens: int | None = None,
+    seed: int | None = None,
+) -> list[Indices]:
+    """The training batches, shortest first (original: MaxBatchDataset.lua, torchnet/data.lua).
+
+    Sentences are sorted by (source, target) length, shuffled among equals by ``seed`` (None: left in order), and cut
+    into runs of ``sentences`` or, with ``tokens``, into runs as long as
+    count x max(longest source, longest target) <= tokens; a longer sentence is a batch of its own.
+    """
+    count = len(source_lengths)
+    tie = np.arange(count) if seed is None else np.random.default_rng([seed, 0]).permutation(count)
+    order = np.lexsort((tie, target_lengths, source_lengths)).astype(np.int64)
+    if tokens is None:
+        return [order[start : start + sentences] for start in range(0, count, sentences)]
+    longest = np.maximum(source_lengths, target_lengths)[order].astype(np.int64)
+    batches, start = [], 0
+    while start < count:
+        window = np.maximum.accumulate(longest[start : start + max(1, tokens // int(longest[start]))])
+        fits = window * np.arange(1, len(window) + 1) <= tokens
+        size = max(1, len(window) if fits.all() else int(fits.argmin()))
+        batches.append(order[start : start + size])
+        start += size
+    return batches
+
+
+def bucket_batches(
+    source_lengths: NDArray[np.integer],
+    target_lengths: NDArray[np.integer],
+    *,
+    sentences: int,
+    tokens: int | None = None,
+) -> list[Indices]:
+    """The original's validation batches: no source padding, since a batch holds sources of one length only.
+
+    A run of ``sentences`` equal lengths that is over ``tokens`` is halved until it fits.
+    """
+    batches: list[Indices] = []
+    for length in np.unique(source_lengths):
+        bucket = np.flatnonzero(source_lengths == length).astype(np.int64)
+        for start in range(0, len(bucket), sentences):
+            run = bucket[start : start + sentences]
+            size = len(run)
+            if tokens is not None:
+                longest = int(max(length, target_lengths[run].max()))
+                while size > 1 and size * longest > tokens:
+                    size //= 2
+            batches += [run[piece : piece + size] for piece in range(0, len(run), size)]
+    return batches
+
+
+def epoch_order(count: int, seed: int, epoch: int, rank: int = 0, world_size: int = 1) -> Indices:
+    """The batches that ``rank`` reads in ``epoch``, in order; -1 stands for an empty batch.
+
+    Every rank gets as many; rank r reads every ``world_size``-th batch of the epoch's permutation, from the r-th on.
+    """
+    order = np.random.default_rng([seed, 1, epoch]).permutation(count).astype(np.int64)
+    missing = -count % world_size
+    return np.concatenate([order, np.full(missing, -1, np.int64)])[rank::world_size]
+
+
+class Batch(NamedTuple):
+    """Padded ids of some pairs, int64."""
+
+    indices: Indices  # (B,) into the corpus
+    source: Tensor  # (B, S)
+    target_input: Tensor  # (B, T) </s> and the target but its last token
+    target: Tensor  # (B, T)
+    tokens: int  # target tokens, </s> included, padding not
+
+    @property
+    def sentences(self) -> int:
+        return len(self.indices)
+
+
+def pad(rows: Sequence[NDArray[np.integer]], left: bool = False) -> Tensor:
+    """Rows of ids as one int64 tensor, (B, longest), filled with padding on the right or left."""
+    lengths = np.array([len(row) for row in rows])
+    padded = np.full((len(rows), lengths.max(initial=0)), PAD, np.int64)
+    columns = np.arange(padded.shape[1])
+    real = columns >= padded.shape[1] - lengths[:, None] if left else columns < lengths[:, None]
+    padded[real] = np.concatenate(rows) if rows else []
+    return torch.from_numpy(padded)
+
+
+def collate(corpus: Corpus, indices: Indices, pad_left: bool = False) -> Batch:
+    """The pairs at ``indices`` as tensors; ``pad_left``: source padding as in the original."""
+    source = pad([corpus.source(int(i)) for i in indices], left=pad_left)
+    target = pad([corpus.target(int(i)) for i in indices])
+    start = target.new_full((len(target), 1), EOS)
+    # Shifted by one: a shorter row's input has its </s> fall off only where the target already is padding.
+    target_input = torch.cat([start, target[:, :-1]], 1)
+    target_input = target_input.masked_fill(target == PAD, PAD)
+    return Batch(indices, source, target_input, target, int((target != PAD).sum()))

@@ -1,0 +1,155 @@
+"""An encoded split on disk: one token array and one offset array a side, memory-mapped, written in one streaming pass.
+
+Legend: N pairs; every sentence ends with </s>, which its length counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import cached_property
+from itertools import chain, compress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from convs2s.errors import UserError
+from convs2s.text.vocabulary import EOS, UNK
+
+_SIDES = ("source", "target")
+
+
+class Corpus:
+    """One split. Sentence i of a side is ``tokens[offsets[i] : offsets[i + 1]]``.
+
+    ``source_tokens``, ``target_tokens``: uint16 where the vocabulary allows it, else int32; ``source_offsets``,
+    ``target_offsets``: int64 (N + 1,); ``lines``: int64 (N,), the pair's line in the raw files, counted from 1.
+    """
+
+    def __init__(
+        self,
+        source_tokens: NDArray[Any],
+        source_offsets: NDArray[np.int64],
+        target_tokens: NDArray[Any],
+        target_offsets: NDArray[np.int64],
+        lines: NDArray[np.int64],
+    ) -> None:
+        self.source_tokens, self.source_offsets = source_tokens, source_offsets
+        self.target_tokens, self.target_offsets = target_tokens, target_offsets
+        self.lines = lines
+
+    @classmethod
+    def open(cls, folder: Path, split: str, dtypes: dict[str, str]) -> Corpus:
+        """Map the files that ``CorpusWriter`` wrote; ``dtypes`` is what its ``close`` returned."""
+
+        def array(name: str, dtype: str) -> NDArray[Any]:
+            return np.memmap(folder / f"{split}.{name}", dtype=dtype, mode="r")
+
+        return cls(
+            array("source.tokens", dtypes["source"]),
+            array("source.offsets", "<i8"),
+            array("target.tokens", dtypes["target"]),
+            array("target.offsets", "<i8"),
+            array("lines", "<i8"),
+        )
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    @cached_property
+    def source_lengths(self) -> NDArray[np.int64]:
+        """(N,) tokens, </s> included."""
+        return np.diff(self.source_offsets)
+
+    @cached_property
+    def target_lengths(self) -> NDArray[np.int64]:
+        """(N,) tokens, </s> included."""
+        return np.diff(self.target_offsets)
+
+    def source(self, index: int) -> NDArray[Any]:
+        """The source sentence of pair ``index``, a view."""
+        return self.source_tokens[self.source_offsets[index] : self.source_offsets[index + 1]]
+
+    def target(self, index: int) -> NDArray[Any]:
+        """The target sentence of pair ``index``, a view."""
+        return self.target_tokens[self.target_offsets[index] : self.target_offsets[index + 1]]
+
+
+class CorpusWriter:
+    """Writes a split chunk by chunk; memory does not grow with the corpus. Use as a context manager.
+
+    Counts as it goes: ``pairs``, ``tokens`` (</s> included), ``unknown`` and ``longest`` (</s> included) by side.
+    """
+
+    def __init__(self, folder: Path, split: str, source_vocabulary: int, target_vocabulary: int) -> None:
+        self.dtypes = {"source": _dtype(source_vocabulary), "target": _dtype(target_vocabulary)}
+        self.pairs = 0
+        self.tokens = dict.fromkeys(_SIDES, 0)
+        self.unknown = dict.fromkeys(_SIDES, 0)
+        self.longest = dict.fromkeys(_SIDES, 0)
+        names = ["lines", *(f"{side}.{part}" for side in _SIDES for part in ("tokens", "offsets"))]
+        self._open = ExitStack()
+        self._files: dict[str, BinaryIO] = {
+            name: self._open.enter_context((folder / f"{split}.{name}").open("wb")) for name in names
+        }
+        for side in _SIDES:
+            self._write(f"{side}.offsets", np.zeros(1, "<i8"))
+
+    def add(
+        self,
+        source: Sequence[list[int]],
+        target: Sequence[list[int]],
+        lines: NDArray[np.int64],
+        keep: NDArray[np.bool_],
+    ) -> None:
+        """Append those of the encoded pairs that ``keep`` (N,) marks; ``lines`` (N,) are their raw line numbers."""
+        for side, sentences in zip(_SIDES, (source, target), strict=True):
+            kept = sentences if keep.all() else list(compress(sentences, keep))
+            lengths = np.fromiter(map(len, kept), np.int64, len(kept))
+            ends = np.cumsum(lengths + 1)
+            total = int(ends[-1]) if len(kept) else 0
+            tokens = np.full(total, EOS, self.dtypes[side])
+            inside = np.ones(total, np.bool_)
+            inside[ends - 1] = False
+            tokens[inside] = np.fromiter(chain.from_iterable(kept), np.int32, total - len(kept))
+            self._write(f"{side}.tokens", tokens)
+            self._write(f"{side}.offsets", (ends + self.tokens[side]).astype("<i8"))
+            self.tokens[side] += total
+            self.unknown[side] += int((tokens == UNK).sum())
+            self.longest[side] = max(self.longest[side], int(lengths.max(initial=-1)) + 1)
+        self._write("lines", lines[keep].astype("<i8"))
+        self.pairs += int(keep.sum())
+
+    def _write(self, name: str, array: NDArray[Any]) -> None:
+        self._files[name].write(array.tobytes())
+
+    def __enter__(self) -> CorpusWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+
+def _dtype(vocabulary: int) -> str:
+    return "<u2" if vocabulary <= 1 << 16 else "<i4"
+
+
+def check_lengths(corpus: Corpus, limit: int, source: str | Path, target: str | Path) -> None:
+    """Refuse a split with a sentence of more than ``limit`` tokens, </s> included (the position table's rows - 2).
+
+    Errors: UserError with the raw file, line and length of the first such sentence, and how many there are.
+    """
+    for path, lengths in ((source, corpus.source_lengths), (target, corpus.target_lengths)):
+        over = np.flatnonzero(lengths > limit)
+        if len(over):
+            raise over_long(path, int(corpus.lines[over[0]]), int(lengths[over[0]]), limit, len(over) - 1)
+
+
+def over_long(path: str | Path, line: int, length: int, limit: int, more: int = 0) -> UserError:
+    """The error for a sentence of ``length`` tokens where ``limit`` is the most; ``more``: further such lines."""
+    return UserError(
+        f"{path}, line {line}: {length:,} tokens, </s> included, but the model takes {limit:,} at most"
+        f"{f' (and {more:,} more such lines)' if more else ''}; shorten it, or raise model.max_positions"
+    )

@@ -1,0 +1,76 @@
+"""The built-in English–German corpus of the quickstart: splits, held-out combinations, files.
+
+A synchronous grammar of our own writes both sides at once, so that a run needs no download and its score has a known
+ceiling of 100. It is a demonstration: it never stands among results. The package `builtin` has the words, the rules of
+the two languages and what is said with them; here it is cut into splits.
+
+Some combinations of words (red + garden chair, buy + lamp, cellar + clock) are held out by a fixed rule: no training or
+validation sentence has one, every second test sentence has. A model scores well only if it recombines what it learnt.
+"""
+
+from __future__ import annotations
+
+import random
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from convs2s.data.builtin.author import Author, Combination
+from convs2s.data.builtin.lexicon import LINKS
+from convs2s.data.builtin.sentences import write
+from convs2s.errors import UserError
+from convs2s.files import atomic
+
+SPLITS = ("train", "valid", "test")
+MOST_PAIRS = 10_000_000  # the grammar has more distinct sentences than this; tests/data/test_grammar.py counts them
+HELD_OUT, HELD_OUT_COMPOUNDS = 10, 4  # one combination in so many; more of the compounds, since these are rarer
+
+
+def held_out(combination: Combination) -> bool:
+    """Whether a combination is kept for the test split: a property of its words, whatever the seed."""
+    share = HELD_OUT_COMPOUNDS if combination[0] in LINKS else HELD_OUT
+    return zlib.crc32(" ".join(combination).encode()) % share == 0
+
+
+def generate(pairs: Sequence[int], seed: int) -> tuple[list[tuple[str, str]], ...]:
+    """Draw (English, German) pairs: three lists, for train, valid and test, of the sizes given in `pairs`.
+
+    No English sentence occurs twice, within or across splits. Each split has its own generator and test is drawn first,
+    then valid, so that neither depends on the size of the training split. Raises `UserError` for impossible sizes.
+    """
+    if len(pairs) != 3 or any(type(count) is not int or count < 1 for count in pairs):
+        raise UserError(f"data.generate: {list(pairs)} is not three positive numbers of pairs: [train, valid, test]")
+    if sum(pairs) > MOST_PAIRS:
+        raise UserError(f"data.generate: {sum(pairs)} pairs are too many; up to {MOST_PAIRS} are sure to be distinct")
+    seen: set[str] = set()
+    splits: list[list[tuple[str, str]]] = [[], [], []]
+    for index in (2, 1, 0):
+        author = Author(random.Random(3 * seed + index))
+        split = splits[index]
+        while len(split) < pairs[index]:
+            pair, combinations = write(author)
+            novel = any(map(held_out, combinations))
+            wanted = index == 2 and len(split) % 2 == 0
+            if novel == wanted and pair.english not in seen:
+                seen.add(pair.english)
+                split.append((pair.english, pair.german))
+    return tuple(splits)
+
+
+def write_corpus(root: Path, pairs: Sequence[int], seed: int) -> None:
+    """Write train.en, train.de, valid.en, … to `root`, each atomically, leaving alone those that are right already."""
+    splits = generate(pairs, seed)
+    for name, split in zip(SPLITS, splits, strict=True):
+        for side, language in enumerate(("en", "de")):
+            path = root / f"{name}.{language}"
+            text = "".join(pair[side] + "\n" for pair in split).encode("utf-8")
+            try:
+                if path.is_file() and path.read_bytes() == text:
+                    continue
+                root.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise UserError(
+                    f"data.root: {path} cannot be used ({error.strerror}); choose another folder"
+                ) from error
+            with atomic(path, "wb") as file:
+                file.write(text)

@@ -1,0 +1,1 @@
+"""Scores of a model: BLEU and chrF of a split, with everything needed to compare them."""

@@ -1,0 +1,57 @@
+"""Files that are whole or not there, and folders that only one process writes."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from convs2s.errors import UserError
+
+
+@contextmanager
+def atomic(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
+    """Write ``path`` whole or not at all: a temporary file beside it is flushed to disk and renamed at the end.
+
+    Text is UTF-8 with "\\n" line ends.  Raises UserError when the file cannot be written; the old one is then intact.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    text: dict[str, Any] = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
+    try:
+        with open(temporary, mode, **text) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        sync_folder(path.parent)
+    except OSError as error:
+        raise UserError(f"{path}: not written ({error.strerror}); what was there before is intact") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a rename in ``folder`` survive a crash of the machine."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def locked(path: Path, refusal: str | None = None) -> Iterator[None]:
+    """Hold the lock file ``path``; the system releases it when the process ends, however it ends.
+
+    Another holder is waited for, or with ``refusal`` refused with that message.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | (fcntl.LOCK_NB if refusal else 0))
+        except BlockingIOError:
+            raise UserError(refusal or "") from None
+        yield

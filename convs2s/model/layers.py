@@ -1,0 +1,195 @@
+"""The building blocks: weight-normalised linear and convolution layers, the gated linear unit's block, dropout.
+
+B sentences · T positions · C channels · k kernel width.  Every tensor is (B, T, C).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from convs2s.config import LayerConfig
+from convs2s.text.vocabulary import PAD
+
+SQRT_HALF = math.sqrt(0.5)  # a sum of two branches of equal variance keeps that variance (paper, sec. 3.5)
+
+
+def expand(layers: list[LayerConfig]) -> list[LayerConfig]:
+    """The stack with every repetition written out."""
+    return [layer for layer in layers for _ in range(layer.repeat)]
+
+
+def embedding_table(rows: int, width: int) -> nn.Embedding:
+    """A lookup table drawn from N(0, 0.1^2).
+
+    The padding row is drawn like the others, used, and never trained (original: LookupTable with paddingValue).
+    """
+    table = nn.Embedding(rows, width, padding_idx=PAD)
+    nn.init.normal_(table.weight, 0.0, 0.1)
+    return table
+
+
+class ScaleGradient(torch.autograd.Function):
+    """The identity, whose gradient is multiplied by a constant (original: modules/GradMultiply.lua)."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, scale: float) -> Tensor:
+        ctx.scale = scale
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return grad * ctx.scale, None
+
+
+def scale_gradient(x: Tensor, scale: float) -> Tensor:
+    """x itself; the gradient that flows back through it is multiplied by ``scale``."""
+    return ScaleGradient.apply(x, scale)  # type: ignore[no-any-return,no-untyped-call]
+
+
+class WeightNorm(nn.Module):
+    """Weight, gain and bias of a weight-normalised layer (paper, sec. 3.5; original: nn/WeightNorm.lua).
+
+    w = g v / sqrt(|v|^2 + eps), one norm per output unit.  v: (out, fan_in), g: (out, 1), bias: (out,).
+    Initialised with v ~ N(0, std^2), g = |v|, bias 0.  ``gradient_scale`` multiplies the gradients of all three.
+    """
+
+    def __init__(self, fan_in: int, out: int, std: float, eps: float) -> None:
+        super().__init__()
+        self.v = nn.Parameter(torch.empty(out, fan_in).normal_(0.0, std))
+        self.g = nn.Parameter(self.v.detach().norm(dim=1, keepdim=True))
+        self.bias = nn.Parameter(torch.zeros(out))
+        self.eps = eps
+        self.gradient_scale = 1.0
+        self.folded: Tensor | None = None  # the effective weight, kept for inference by ConvS2S.fold
+
+        self.register_load_state_dict_pre_hook(lambda module, *_: module.train(module.training))
+
+    def weight(self) -> Tensor:
+        """The effective weight, (out, fan_in)."""
+        return self.v * (self.g * (self.v.square().sum(1, keepdim=True) + self.eps).rsqrt())
+
+    def train(self, mode: bool = True) -> WeightNorm:
+        self.folded = None
+        return super().train(mode)
+
+    def weight_and_bias(self) -> tuple[Tensor, Tensor]:
+        """Effective weight (out, fan_in) and bias (out,), through which gradients flow back scaled."""
+        if self.folded is not None and not torch.is_grad_enabled():
+            return self.folded, self.bias
+        weight, bias = self.weight(), self.bias
+        if self.gradient_scale != 1.0:
+            return scale_gradient(weight, self.gradient_scale), scale_gradient(bias, self.gradient_scale)
+        return weight, bias
+
+
+class Linear(WeightNorm):
+    """(B, T, in) -> (B, T, out).  Initialised with std sqrt((1 - dropout) / in), ``dropout`` that of its input."""
+
+    def __init__(self, channels: int, out: int, eps: float, dropout: float = 0.0) -> None:
+        super().__init__(channels, out, math.sqrt((1.0 - dropout) / channels), eps)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x, *self.weight_and_bias())
+
+
+class Convolution(torch.autograd.Function):
+    """A one-dimensional convolution over (B, T, C) as one matrix product over its k neighbouring positions.
+
+    The k taps of a position are adjacent in memory, so the product reads a strided view; only the padded input is
+    kept for the backward pass, not its k copies.
+    """
+
+    @staticmethod
+    def taps(padded: Tensor, kernel: int) -> Tensor:
+        batch, length, channels = padded.shape
+        shape, strides = (batch, length - kernel + 1, kernel * channels), (length * channels, channels, 1)
+        return padded.as_strided(shape, strides).reshape(-1, kernel * channels)  # (B T, k C)
+
+    @staticmethod
+    def forward(ctx: Any, padded: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        padded = padded.contiguous()
+        kernel = weight.shape[1] // padded.shape[2]
+        ctx.save_for_backward(padded, weight)
+        y = torch.addmm(bias, Convolution.taps(padded, kernel), weight.t())
+        return y.view(padded.shape[0], -1, weight.shape[0])  # (B, T, out)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
+        padded, weight = ctx.saved_tensors
+        batch, length, channels = padded.shape
+        kernel = weight.shape[1] // channels
+        grad = grad.reshape(-1, weight.shape[0])  # (B T, out)
+        grad_weight = grad.t() @ Convolution.taps(padded, kernel)
+        grad_padded = None
+        if ctx.needs_input_grad[0]:
+            grad_taps = (grad @ weight).view(batch, length - kernel + 1, kernel, channels)
+            grad_padded = padded.new_zeros(padded.shape)
+            for tap in range(kernel):
+                grad_padded[:, tap : length - kernel + 1 + tap] += grad_taps[:, :, tap]
+        return grad_padded, grad_weight, grad.sum(0)
+
+
+class Conv(WeightNorm):
+    """A convolution over whatever stands around each position: (B, T + k - 1, in) -> (B, T, out).
+
+    v is (out, k * in) with the kernel position outermost, as in the original.  Initialised with std
+    sqrt(4 (1 - dropout) / (k in)): its output feeds a gated linear unit (paper, sec. 3.5 and appendix).
+    """
+
+    def __init__(self, channels: int, out: int, kernel: int, eps: float, dropout: float) -> None:
+        super().__init__(kernel * channels, out, math.sqrt(4.0 * (1.0 - dropout) / (kernel * channels)), eps)
+        self.kernel = kernel
+
+    def forward(self, x: Tensor) -> Tensor:
+        return Convolution.apply(x, *self.weight_and_bias())  # type: ignore[no-any-return,no-untyped-call]
+
+
+class Dropout(nn.Module):
+    """Zeroes each element with probability p in training and scales the others by 1 / (1 - p)."""
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        self.p = p
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.dropout(x, self.p, self.training)
+
+
+class GatedBlock(nn.Module):
+    """Dropout, convolution and gated linear unit (paper, sec. 3.2), and the projection that the residual needs.
+
+    With a bottleneck the convolution runs between two narrow linear layers, each with its gate (original: -bfactor).
+    """
+
+    def __init__(self, channels: int, out: int, kernel: int, eps: float, dropout: float, bottleneck: int) -> None:
+        super().__init__()
+        self.dropout = Dropout(dropout)
+        self.bottleneck_in: Linear | None = None
+        self.bottleneck_out: Linear | None = None
+        if bottleneck:
+            width = channels // bottleneck
+            self.bottleneck_in = Linear(channels, 2 * width, eps, dropout)
+            self.conv = Conv(width, 2 * width, kernel, eps, dropout=0.0)
+            self.bottleneck_out = Linear(width, 2 * out, eps)
+        else:
+            self.conv = Conv(channels, 2 * out, kernel, eps, dropout)
+        self.residual_proj = Linear(channels, out, eps, dropout) if channels != out else None
+
+    def enter(self, x: Tensor) -> Tensor:
+        """(B, T, channels) -> the input of the convolution, (B, T, conv channels)."""
+        x = self.dropout(x)
+        return x if self.bottleneck_in is None else F.glu(self.bottleneck_in(x), -1)
+
+    def leave(self, y: Tensor) -> Tensor:
+        """The output of the convolution -> that of the block, (B, T, out)."""
+        y = F.glu(y, -1)
+        return y if self.bottleneck_out is None else F.glu(self.bottleneck_out(y), -1)
+
+    def residual(self, x: Tensor) -> Tensor:
+        """The other branch of the block's sum: its input before dropout, projected where the width changes."""
+        return x if self.residual_proj is None else self.residual_proj(x)

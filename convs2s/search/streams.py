@@ -1,0 +1,59 @@
+"""Text in from a file or standard input, text out to a file or standard output: UTF-8 whatever the locale."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from convs2s.data.lines import read_lines
+from convs2s.errors import UserError
+from convs2s.files import atomic
+
+
+def read_input(path: str) -> Iterator[str]:
+    """The lines of a file, plain or gzip, or of standard input ("-"), without "\\n".
+
+    Raises UserError for what cannot be read or is not UTF-8, with line and byte.
+    """
+    return read_stdin() if path == "-" else read_lines(path)
+
+
+def read_stdin() -> Iterator[str]:
+    """The lines of standard input as they come."""
+    for number, raw in enumerate(sys.stdin.buffer, start=1):
+        try:
+            yield raw.removesuffix(b"\n").decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise UserError(
+                f"standard input, line {number}, byte {error.start + 1}: 0x{raw[error.start]:02x} is not UTF-8; "
+                "convert the text, e.g. with iconv -f LATIN1 -t UTF-8"
+            ) from None
+
+
+@contextmanager
+def open_output(path: str) -> Iterator[Callable[[str], None]]:
+    """A function that writes a line to a file or to standard output ("-").
+
+    A file appears when all is written, or not at all; what was there before is intact until then. Lines for standard
+    output leave at once; BrokenPipeError when its reader has gone (``convs2s.cli`` then ends without a word).
+    Raises UserError, before anything is written, for a place that cannot be written.
+    """
+    if path == "-":
+        yield write_stdout
+        return
+    target = Path(path).resolve()
+    if target.is_dir():
+        raise UserError(f"output={path} is a folder; give a file name")
+    if target.exists() and not target.is_file():  # /dev/null, a named pipe: nothing to replace
+        with open(target, "w", encoding="utf-8", newline="\n") as file:
+            yield lambda line: print(line, file=file)
+        return
+    with atomic(target) as file:
+        yield lambda line: print(line, file=file)
+
+
+def write_stdout(line: str) -> None:
+    sys.stdout.buffer.write(line.encode("utf-8") + b"\n")
+    sys.stdout.buffer.flush()

@@ -1,0 +1,157 @@
+"""What a tokeniser is, the pair of them that a model needs, and how the two are learnt from the training text."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Any, NamedTuple, Protocol
+
+from convs2s.config import TextConfig, TokenizerKind
+from convs2s.errors import UserError
+from convs2s.text.sentencepiece_tokenizer import NORMALIZATIONS, SentencePieceTokenizer
+from convs2s.text.whitespace_tokenizer import WhitespaceTokenizer
+
+
+class Tokenizer(Protocol):
+    """A line of text <-> ids. ``<unk>`` 0, ``<pad>`` 1, ``</s>`` 2 never stand for text that looks like them."""
+
+    @property
+    def symbols(self) -> list[str]:
+        """Piece of each id; as many as the vocabulary is large."""
+
+    def encode(self, lines: Sequence[str]) -> list[list[int]]:
+        """Ids of each line, without </s>; a blank line gives []."""
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Plain text; PAD and EOS are dropped, UNK reads "<unk>"."""
+
+    def pieces(self, line: str) -> list[str]:
+        """Surface pieces of a line, one for each id; unknown ones by their own text."""
+
+    def state(self) -> dict[str, Any]:
+        """Plain types and tensors, for torch.save and torch.load(weights_only=True)."""
+
+
+_KINDS: dict[str, type[SentencePieceTokenizer] | type[WhitespaceTokenizer]] = {
+    "sentencepiece": SentencePieceTokenizer,
+    "whitespace": WhitespaceTokenizer,
+}
+
+
+class Tokenizers(NamedTuple):
+    """The two sides' tokenisers; one and the same object where the vocabulary is joint."""
+
+    source: Tokenizer
+    target: Tokenizer
+
+    def state(self) -> dict[str, Any]:
+        """Both sides; "target" is None where it is the source's."""
+        return {
+            "source": self.source.state(),
+            "target": None if self.target is self.source else self.target.state(),
+        }
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Tokenizers:
+        source = _from_state(state["source"])
+        return cls(source, source if state["target"] is None else _from_state(state["target"]))
+
+
+def _from_state(state: dict[str, Any]) -> Tokenizer:
+    return _KINDS[state["kind"]].from_state(state)
+
+
+def train_tokenizers(
+    config: TextConfig,
+    source: Iterable[str],
+    target: Iterable[str],
+    seed: int,
+    *,
+    count: int | None = None,
+    log: Callable[[str], None] = print,
+) -> Tokenizers:
+    """Learn the tokenisers from the training text. ``source`` is read to its end before ``target``, each once.
+
+    ``count``: lines of either side; with it SentencePiece learns from ``training_lines`` of them, drawn with ``seed``.
+    Errors: UserError for options that cannot work; whatever the iterables raise.
+    """
+    _check(config)
+    if config.kind is TokenizerKind.whitespace:
+        return _train(config, source, target, lambda lines: _train_whitespace(config, lines))
+    if count is not None:
+        wanted = max(1, config.training_lines // 2) if config.joint else config.training_lines
+        source, target = _draw(source, count, wanted, seed), _draw(target, count, wanted, seed)
+    return _train(config, source, target, lambda lines: _train_sentencepiece(config, lines, log))
+
+
+def _train(
+    config: TextConfig, source: Iterable[str], target: Iterable[str], learn: Callable[[Iterable[str]], Tokenizer]
+) -> Tokenizers:
+    if config.joint:
+        tokenizer = learn(chain(source, target))
+        return Tokenizers(tokenizer, tokenizer)
+    return Tokenizers(learn(source), learn(target))
+
+
+def _train_whitespace(config: TextConfig, lines: Iterable[str]) -> WhitespaceTokenizer:
+    return WhitespaceTokenizer.train(
+        lines,
+        min_frequency=config.min_frequency,
+        max_words=config.max_words,
+        joiner=config.joiner,
+        join_input=config.join_input,
+    )
+
+
+def _train_sentencepiece(
+    config: TextConfig, lines: Iterable[str], log: Callable[[str], None]
+) -> SentencePieceTokenizer:
+    return SentencePieceTokenizer.train(
+        lines,
+        vocabulary_size=config.vocabulary_size,
+        character_coverage=config.character_coverage,
+        normalization=config.normalization,
+        byte_fallback=config.byte_fallback,
+        log=log,
+    )
+
+
+def sampled(config: TextConfig, count: int) -> bool:
+    """Whether the seed matters: ``count`` lines a side are more than SentencePiece is to learn from."""
+    lines = count * (2 if config.joint else 1)
+    return config.kind is TokenizerKind.sentencepiece and lines > config.training_lines
+
+
+def _draw(lines: Iterable[str], count: int, wanted: int, seed: int) -> Iterator[str]:
+    """``wanted`` of ``count`` lines in their order, every subset equally likely (Knuth's selection sampling)."""
+    if wanted >= count:
+        yield from lines
+        return
+    draw = random.Random(seed).random
+    for left, line in zip(range(count, 0, -1), lines, strict=False):
+        if draw() * left < wanted:
+            wanted -= 1
+            yield line
+
+
+def _check(config: TextConfig) -> None:
+    if config.kind is TokenizerKind.whitespace:
+        if config.min_frequency < 1:
+            raise UserError(f"text.min_frequency={config.min_frequency} must be at least 1 (1 keeps every word)")
+        if config.max_words is not None and config.max_words < 1:
+            raise UserError(f"text.max_words={config.max_words} must be at least 1, or null for no limit")
+        if config.join_input and not config.joiner:
+            raise UserError("text.join_input=true needs text.joiner, e.g. text.joiner='@@'")
+        return
+    if config.join_input:
+        raise UserError("text.join_input=true is for text.kind=whitespace; sentencepiece reads plain text")
+    if config.normalization not in NORMALIZATIONS:
+        raise UserError(f"text.normalization={config.normalization} is none of {', '.join(NORMALIZATIONS)}")
+    if not 0 < config.character_coverage <= 1:
+        raise UserError(f"text.character_coverage={config.character_coverage} must lie above 0 and at most at 1")
+    if config.training_lines < 1:
+        raise UserError(f"text.training_lines={config.training_lines} must be at least 1")
+    least = 3 + 1 + 256 * config.byte_fallback
+    if config.vocabulary_size <= least:
+        raise UserError(f"text.vocabulary_size={config.vocabulary_size} must be more than {least}")

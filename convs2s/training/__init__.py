@@ -1,0 +1,1 @@
+"""Updates, annealing, checkpoints and the loop around them."""

@@ -1,0 +1,22 @@
+"""Fetch, check, clean and encode the text of an experiment: python scripts/prepare.py experiment=multi30k_de_en."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from convs2s.cli import run
+from convs2s.config import TrainConfig
+from convs2s.data.prepare import prepare
+
+
+def main(config: TrainConfig) -> None:
+    prepared = prepare(config.data, config.text, config.data.seed)
+    source, target = prepared.manifest["vocabulary"]
+    print(
+        f"{Path(config.data.prepared_dir).absolute()}: {len(prepared.train):,} training and"
+        f" {len(prepared.valid):,} validation pairs, vocabularies of {source:,} and {target:,}"
+    )
+
+
+if __name__ == "__main__":
+    run(main, TrainConfig, "train")
