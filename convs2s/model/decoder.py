@@ -75,7 +75,10 @@ class DecoderState:
     def keep(self, sentences: Tensor) -> None:
         """Go on with these sentences only; ``sentences``: (B',) indices."""
         self.encoded = self.encoded.select(sentences)
-        self.windows = [window.unflatten(0, (-1, self.beam))[sentences].flatten(0, 1) for window in self.windows]
+        self.windows = [
+            window.view(len(window) // self.beam, self.beam, *window.shape[1:])[sentences].flatten(0, 1)
+            for window in self.windows
+        ]
 
 
 class Decoder(nn.Module):

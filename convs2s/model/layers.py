@@ -67,7 +67,7 @@ class WeightNorm(nn.Module):
         self.gradient_scale = 1.0
         self.folded: Tensor | None = None  # the effective weight, kept for inference by ConvS2S.fold
 
-        self.register_load_state_dict_pre_hook(lambda module, *_: module.train(module.training))
+        self.register_load_state_dict_pre_hook(lambda module, *_: module.train(module.training))  # type: ignore[no-untyped-call]
 
     def weight(self) -> Tensor:
         """The effective weight, (out, fan_in)."""

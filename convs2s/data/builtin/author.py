@@ -215,4 +215,6 @@ class Author:
             where = self.place(OUTDOORS if verb.infinitive == "ankommen" else PLACES)
         when = self.time(mood) if mood == "habit" or self.chance(timed) else None
         clause = Clause(subject, verb, self.tense(mood, verb), thing, recipient, where, when)
+        if clause.tense == "must":
+            negated *= 3  # "must not" would be too rare to be learnt
         return clause._replace(negated=self.chance(negated) and deniable(clause))

@@ -149,7 +149,7 @@ def purpose(author: Author) -> Pair | None:
         return None
     if author.chance(0.5):
         main = author.clause(("now", "past", "future"), subject, placed=0.1, negated=0)
-        return None if alike(main, aside) else sentence(joined(statement(main), infinitive(aside, IN_ORDER)))
+        return None if main.verb is aside.verb else sentence(joined(statement(main), infinitive(aside, IN_ORDER)))
     verb = VERBS[author.pick(("versuchen", "vergessen", "versprechen", "beschließen"))]
     if verb.infinitive in ("versprechen", "beschließen") and deniable(aside):
         aside = aside._replace(negated=author.chance(0.3))
