@@ -21,7 +21,9 @@ from typing import Any, NoReturn, TypeVar
 
 import hydra
 from hydra.core.config_store import ConfigStore
+from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException, MissingConfigException
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
@@ -34,11 +36,13 @@ CONFIGS = Path(__file__).resolve().parents[1] / "configs"
 def run(main: Callable[[C], None], schema: type[C], config_name: str) -> None:
     """Call ``main`` with the configuration that configs/CONFIG_NAME.yaml and the command line compose."""
     register(schema, config_name)
+    sys.argv[1:] = with_underscores(sys.argv[1:], schema)
     # Hydra then raises its errors here instead of printing them over several lines.
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")
 
     def job(composed: DictConfig) -> None:
         with one_line_failures(schema):  # here too: Hydra announces what leaves its job over several lines
+            name_sweep(composed)
             main(plain(schema, composed))
 
     with one_line_failures(schema):
@@ -46,6 +50,13 @@ def run(main: Callable[[C], None], schema: type[C], config_name: str) -> None:
             print(help_text(main, schema), flush=True)
         else:
             hydra.main(version_base="1.3", config_path=str(CONFIGS), config_name=config_name)(job)()
+
+
+def with_underscores(arguments: list[str], schema: type[Any]) -> list[str]:
+    """Options as Hydra is given them: a field named like a word of Python, or like a group of configs/, ends in an
+    underscore (from_, model_), which the command line and the messages leave out."""
+    names = {field.name[:-1]: field.name for field in fields(schema) if field.name.endswith("_")}
+    return [re.sub(r"^\w+(?==)", lambda match: names.get(match[0], match[0]), argument) for argument in arguments]
 
 
 @contextmanager
@@ -74,10 +85,23 @@ def plain(schema: type[C], composed: DictConfig) -> C:
     """The composed configuration as the dataclass tree; UserError where a value must be given."""
     missing = sorted(OmegaConf.missing_keys(composed))
     if missing:
-        raise UserError(f"{missing[0]} must be given: add {missing[0]}=VALUE to the command")
+        name = missing[0].removesuffix("_")
+        raise UserError(f"{name} must be given: add {name}=VALUE to the command")
     config = OmegaConf.to_object(composed)
     assert isinstance(config, schema)
     return config
+
+
+def name_sweep(composed: DictConfig) -> None:
+    """Give each run of a sweep (-m) a directory of its own inside ``run_dir``, named by its overrides."""
+    if HydraConfig.get().mode != RunMode.MULTIRUN or "run_dir" not in composed:
+        return
+    written = OmegaConf.to_container(composed, resolve=False)
+    if isinstance(written, dict) and "${" in str(written["run_dir"]).replace("${experiment}", ""):
+        return  # it already says what the runs differ in
+    shared = ("experiment=", "run_dir=", "data.root=", "data.prepared_dir=", "training.device=", "training.threads=")
+    own = [override for override in HydraConfig.get().overrides.task if not override.startswith(shared)]
+    composed.run_dir = f"{composed.run_dir}/{','.join(own).replace('/', '_') or 'default'}"
 
 
 def fail(message: str) -> NoReturn:
@@ -93,13 +117,20 @@ def one_line(error: BaseException, schema: type[Any]) -> str:
     if isinstance(error, MissingConfigException) and error.options is not None:
         group, _, choice = (error.missing_cfg_file or "").partition("/")
         return f"{group}={choice}: there is no such choice, only {', '.join(error.options)}"
-    key = next((str(key) for cause in causes if (key := getattr(cause, "full_key", None))), "")
+    key = next((str(key) for cause in causes if (key := getattr(cause, "full_key", None))), "").removesuffix("_")
     if any(isinstance(cause, (ConfigKeyError, ConfigAttributeError)) for cause in causes):
-        near = difflib.get_close_matches(key, [name for name, _, _ in options(schema)], 1)
+        overridden = re.search(r"override '([\w.]+)'", str(error))
+        if (
+            overridden and "." not in key and not overridden.group(1).startswith(key)
+        ):  # inside a list: the key stands alone
+            return f"{overridden.group(1)}: there is no option {key} in it; --help shows its form"
+        names = [name for name, _, _ in options(schema)]
+        depth = key.count(".") + 1  # a mistyped group is compared with groups
+        near = difflib.get_close_matches(key, {".".join(name.split(".")[:depth]) for name in names}, 1)
         return f"there is no option {key}" + (f"; did you mean {near[0]}?" if near else "; --help lists them")
     text = str(causes[-1]).splitlines()[0].strip()
     override = re.search(r"override (\S+)", str(error))
-    where = override.group(1) if override else key
+    where = re.sub(r"_(?==)", "", override.group(1), count=1) if override else key
     return f"{where}: {text}" if where and where not in text else text
 
 
@@ -108,7 +139,7 @@ def help_text(main: Callable[..., None], schema: type[Any]) -> str:
     script = Path(sys.argv[0]).name
     purpose = sys.modules[main.__module__].__doc__ or ""
     lines = [purpose.strip(), "", f"python scripts/{script} [option=value ...]", ""]
-    for group in ("experiment", "data", "model", "optimizer", "search"):
+    for group in ("experiment", "data", "text", "model", "optimizer", "search"):
         choices = sorted(path.stem for path in (CONFIGS / group).glob("*.yaml"))
         if choices and any(field.name == group for field in fields(schema)):
             lines.append(f"  {group}={'|'.join(choices)}")
@@ -133,7 +164,7 @@ def options(schema: type[Any], prefix: str = "") -> Iterator[tuple[str, str, str
             yield from options(hints[field.name], f"{prefix}{field.name}.")
             continue
         default = field.default if field.default_factory is NO_DEFAULT else field.default_factory()
-        yield f"{prefix}{field.name}", show(default), field.metadata["help"]
+        yield f"{prefix}{field.name.removesuffix('_')}", show(default), field.metadata["help"]
 
 
 def show(value: Any) -> str:

@@ -9,7 +9,7 @@ from convs2s.cli import run
 from convs2s.config import EvaluateConfig
 from convs2s.errors import UserError
 from convs2s.evaluation.evaluate import evaluate_split, summary
-from convs2s.training.run import resolve_device
+from convs2s.training.distributed import resolve_device
 
 
 def main(config: EvaluateConfig) -> None:

@@ -1,10 +1,11 @@
 """Train a model, then translate and score the test split with its best checkpoint.
 
-The same command resumes a stopped run.
+The same command resumes a stopped run. Several processes: torchrun --nproc-per-node N scripts/train.py ...
 """
 
 from __future__ import annotations
 
+import os
 import sys
 
 from convs2s.cli import run
@@ -20,7 +21,8 @@ def main(config: TrainConfig) -> None:
     except Stopped as stopped:
         print(stopped, file=sys.stderr)
         sys.exit(stopped.exit_status)
-    evaluate_run(config)
+    if os.environ.get("RANK", "0") == "0":
+        evaluate_run(config)
 
 
 if __name__ == "__main__":

@@ -1,35 +1,122 @@
 """Translate text, one sentence a line: python scripts/translate.py checkpoint=runs/NAME/checkpoints/best.pt input=FILE
 
-Without input= it reads standard input, without output= it writes to standard output. Raw text in, plain text out: the
-n-th line belongs to the n-th line, blank for blank. search.nbest=N writes N lines a sentence: line number, score and
-text, tab separated.
+Without input= it reads standard input, without output= it writes to standard output; at a terminal it answers line by
+line. Raw text in, plain text out: the n-th line belongs to the n-th line, blank for blank. search.nbest=N or
+scores=true writes a tab-separated table with a head. checkpoint=[FILE,FILE] lets several models vote.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+from tqdm import tqdm
 
 from convs2s.cli import run
 from convs2s.config import TranslateConfig
-from convs2s.search.streams import open_output, read_input
-from convs2s.search.translate import CHUNK, output_lines, translate_lines
-from convs2s.training.checkpoint import build_model, build_tokenizers, load
-from convs2s.training.run import resolve_device
+from convs2s.errors import UserError
+from convs2s.evaluation.models import checkpoint_paths, load_models
+from convs2s.search.output import HEADER, open_attention, output_lines
+from convs2s.search.streams import open_output, read_blocks
+from convs2s.search.translate import CHUNK, Block, Translation, Translator, Warner, to_stderr, translate_blocks
+from convs2s.search.workers import translate_in_workers
 
 
 def main(config: TranslateConfig) -> None:
-    checkpoint = load(config.checkpoint)
-    model = build_model(checkpoint).to(resolve_device(config.device))
-    model.fold()
+    paths = checkpoint_paths(config.checkpoint)
     name = "standard input" if config.input == "-" else config.input
-    chunk = 1 if config.input == "-" and sys.stdin.isatty() else CHUNK  # at a terminal, an answer after every line
-    with open_output(config.output) as write:
-        results = translate_lines(
-            [model], build_tokenizers(checkpoint), read_input(config.input), config.search, name=name, chunk=chunk
-        )
-        for number, translations in enumerate(results, start=1):
-            for line in output_lines(number, translations, config.search.nbest):
+    if config.search.workers > 1:  # models are loaded in the workers
+        make = partial(translator, config, paths, name)
+        tokenizers = None if config.attention is None else load_models(paths, "cpu", config.search.precision)[1]
+    else:
+        ready = translator(config, paths, name)
+        tokenizers = ready.tokenizers
+    terminal = config.input == "-" and sys.stdin.isatty()
+    if terminal:
+        to_stderr("one sentence a line; end with Ctrl-D")
+    with ExitStack() as stack:
+        write = stack.enter_context(open_output(config.output))
+        write_attention = None
+        if config.attention is not None and tokenizers is not None:
+            opened = open_attention(config.attention, tokenizers, config.attention_layers)
+            write_attention = stack.enter_context(opened)
+        kept: list[str] = []  # source lines that are waiting for their translation
+        lines: Iterable[list[str]] = read_blocks(config.input, block_size(config, terminal))
+        lines = remember(prompted(lines) if terminal else lines, kept if write_attention else None)
+        warner = Warner(name)
+        if config.search.workers > 1:
+            results = translate_in_workers(make, lines, config.search.workers, warner)
+        else:
+            results = translate_blocks(forgiving(ready) if terminal else ready.translate, lines, warner)
+        table = config.scores or config.search.nbest > 1
+        if table:
+            write(HEADER)
+        for number, translations in enumerate(progress(results, config), start=1):
+            for line in output_lines(number, translations, table):
                 write(line)
+            if write_attention is not None:
+                write_attention(number, kept.pop(0), translations)
+
+
+def translator(config: TranslateConfig, paths: Sequence[str], name: str) -> Translator:
+    models, tokenizers = load_models(paths, config.device, config.search.precision)
+    layers = config.attention_layers and config.attention is not None
+    attention = config.attention is not None
+    return Translator(models, tokenizers, config.search, name=name, attention=attention, layers=layers)
+
+
+def block_size(config: TranslateConfig, terminal: bool) -> int:
+    """Lines to sort and translate together: one at a terminal, fewer where they are shared among workers."""
+    if terminal:
+        return 1
+    return CHUNK if config.search.workers == 1 else min(CHUNK, 8 * config.search.batch_size)
+
+
+def forgiving(ready: Translator) -> Callable[[Sequence[str], int], Block]:
+    """At a terminal a line that cannot be translated is explained, and the next one is waited for."""
+
+    def translate(lines: Sequence[str], first: int) -> Block:
+        try:
+            return ready.translate(lines, first)
+        except UserError as error:
+            to_stderr(f"error: {error}")
+            return ready.translate([""] * len(lines), first)
+
+    return translate
+
+
+def prompted(blocks: Iterable[list[str]]) -> Iterator[list[str]]:
+    """Ask for each line, on standard error."""
+    waiting = iter(blocks)
+    while True:
+        print("> ", end="", file=sys.stderr, flush=True)
+        block = next(waiting, None)
+        if block is None:
+            print(file=sys.stderr)
+            return
+        yield block
+
+
+def remember(blocks: Iterable[list[str]], kept: list[str] | None) -> Iterator[list[str]]:
+    for block in blocks:
+        if kept is not None:
+            kept.extend(block)
+        yield block
+
+
+def progress(results: Iterable[list[Translation]], config: TranslateConfig) -> Iterable[list[Translation]]:
+    """A bar on standard error while a file is translated, where that is a terminal."""
+    if config.input == "-":
+        return results
+    total = None
+    if sys.stderr.isatty() and Path(config.input).suffix != ".gz":
+        with open(config.input, "rb") as file:
+            total = sum(block.count(b"\n") for block in iter(partial(file.read, 1 << 20), b""))
+    bar: Iterable[list[Translation]] = tqdm(results, total=total, unit=" lines", disable=None, file=sys.stderr)
+    return bar
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from convs2s.config import SearchConfig
+from convs2s.config import Average, SearchConfig, Stop
 from convs2s.model import ConvS2S
 
 UNK, EOS = 0, 2
@@ -43,8 +43,8 @@ class Row(NamedTuple):
     stored: list[list[float]]
 
 
-def model_scorer(models: Sequence[ConvS2S], source: list[int]) -> Scorer:
-    """Probabilities and attention averaged over the models (attention over their layers first)."""
+def model_scorer(models: Sequence[ConvS2S], source: list[int], average: Average = Average.probabilities) -> Scorer:
+    """Probabilities (or their logarithms) and attention (over the layers first) averaged over the models."""
 
     @torch.no_grad()
     def score(prefixes: list[list[int]]) -> tuple[Tensor, Tensor]:
@@ -55,7 +55,11 @@ def model_scorer(models: Sequence[ConvS2S], source: list[int]) -> Scorer:
             probabilities.append(model(repeated, inputs)[:, -1].exp())
             layers = model.decode(model.encode(repeated), inputs).attention
             attention.append(torch.stack([layer[:, -1] for layer in layers]).mean(0))
-        return torch.stack(probabilities).mean(0).log(), torch.stack(attention).mean(0)
+        mean = torch.stack(probabilities)
+        if average == Average.probabilities:
+            return mean.mean(0).log(), torch.stack(attention).mean(0)
+        geometric = mean.log().mean(0).exp()
+        return (geometric / geometric.sum(-1, keepdim=True)).log(), torch.stack(attention).mean(0)
 
     return score
 
@@ -70,13 +74,18 @@ def final_score(total: float, stored: list[list[float]], config: SearchConfig) -
     return score
 
 
-def slow_beam_search(score: Scorer, config: SearchConfig, longest: int) -> list[Found]:
-    """All ``beam`` hypotheses, best first; ``longest``: tokens that the position table allows, </s> included."""
-    max_length = min(config.max_length, longest - 1)
+def slow_beam_search(
+    score: Scorer, config: SearchConfig, longest: int, source_length: int = 0, continued: Sequence[bool] = ()
+) -> list[Found]:
+    """All ``beam`` hypotheses, best first; ``longest``: tokens that the position table allows, </s> included.
+
+    source_length: tokens of the source, </s> included; continued: the pieces that subwordpen is for.
+    """
+    max_length = min(int(config.max_length_ratio * source_length) + config.max_length, longest - 1)
     rows = [Row([], 0.0, [], [])]
     finished: list[Found] = []
     step = 0
-    while len(finished) < config.beam:
+    while not done(finished, rows, step, max_length, config):
         step += 1
         assert step <= max_length + 1
         log_probabilities, attention = score([[EOS, *row.ids] for row in rows])
@@ -88,6 +97,8 @@ def slow_beam_search(score: Scorer, config: SearchConfig, longest: int) -> list[
                 if token != EOS and step == max_length + 1:
                     continue
                 penalty = config.unkpen if token == UNK else 0.0
+                if config.subwordpen and continued[token]:
+                    penalty += config.subwordpen
                 candidates.append((row.total + value - penalty, k, token))
         candidates.sort(key=lambda candidate: -candidate[0])
         survivors: list[Row] = []
@@ -98,7 +109,7 @@ def slow_beam_search(score: Scorer, config: SearchConfig, longest: int) -> list[
             stored = [*rows[k].stored, attention[min(len(survivors), len(rows) - 1)].tolist()]  # the quirk
             if token != EOS:
                 survivors.append(Row([*rows[k].ids, token], total, own, stored))
-            elif len(finished) < config.beam:
+            elif config.stop == Stop.optimal or len(finished) < config.beam:
                 finished.append(Found([*rows[k].ids, EOS], final_score(total, stored, config), own, stored))
         if survivors:
             survivors += [survivors[-1]] * (config.beam - len(survivors))
@@ -106,7 +117,22 @@ def slow_beam_search(score: Scorer, config: SearchConfig, longest: int) -> list[
     return sorted(finished, key=lambda found: -found.score)
 
 
-def slow_search(models: Sequence[ConvS2S], source: list[int], config: SearchConfig) -> list[Found]:
+def done(finished: list[Found], rows: list[Row], step: int, max_length: int, config: SearchConfig) -> bool:
+    """Has the search ended before another step?"""
+    if config.stop == Stop.original:
+        return len(finished) >= config.beam
+    if step > max_length or not rows:
+        return True
+    if len(finished) < config.nbest:
+        return False
+    # a hypothesis that goes on ends with at most its present log-probability, after any number of tokens that is left
+    hopes = [row.total / length**config.lenpen for row in rows for length in range(step + 1, max_length + 2)]
+    return max(hopes) <= sorted((found.score for found in finished), reverse=True)[config.nbest - 1]
+
+
+def slow_search(
+    models: Sequence[ConvS2S], source: list[int], config: SearchConfig, continued: Sequence[bool] = ()
+) -> list[Found]:
     """The slow search with models."""
     longest = min(model.max_length for model in models)
-    return slow_beam_search(model_scorer(models, source), config, longest)
+    return slow_beam_search(model_scorer(models, source, config.average), config, longest, len(source), continued)

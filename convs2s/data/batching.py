@@ -6,7 +6,7 @@ B sentences · S source length · T target length, </s> included.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, overload
 
 import numpy as np
 import torch
@@ -21,6 +21,26 @@ if TYPE_CHECKING:
 Indices = NDArray[np.int64]
 
 
+class Batches(Sequence[Indices]):
+    """Runs of one array of indices: ``order[bounds[i] : bounds[i + 1]]`` is batch i. Small for the largest corpora."""
+
+    def __init__(self, order: NDArray[np.integer], bounds: NDArray[np.int64]) -> None:
+        self.order, self.bounds = order, bounds
+
+    def __len__(self) -> int:
+        return len(self.bounds) - 1
+
+    @overload
+    def __getitem__(self, number: int) -> Indices: ...
+    @overload
+    def __getitem__(self, number: slice) -> list[Indices]: ...
+    def __getitem__(self, number: int | slice) -> Indices | list[Indices]:
+        if isinstance(number, slice):
+            return [self[i] for i in range(*number.indices(len(self)))]
+        number = range(len(self))[number]
+        return self.order[self.bounds[number] : self.bounds[number + 1]].astype(np.int64)
+
+
 def cut_batches(
     source_lengths: NDArray[np.integer],
     target_lengths: NDArray[np.integer],
@@ -28,7 +48,7 @@ def cut_batches(
     sentences: int,
     tokens: int | None = None,
     seed: int | None = None,
-) -> list[Indices]:
+) -> Batches:
     """The training batches, shortest first (original: MaxBatchDataset.lua, torchnet/data.lua).
 
     Sentences are sorted by (source, target) length, shuffled among equals by ``seed`` (None: left in order), and cut
@@ -36,19 +56,31 @@ def cut_batches(
     count x max(longest source, longest target) <= tokens; a longer sentence is a batch of its own.
     """
     count = len(source_lengths)
-    tie = np.arange(count) if seed is None else np.random.default_rng([seed, 0]).permutation(count)
-    order = np.lexsort((tie, target_lengths, source_lengths)).astype(np.int64)
+    order = _sorted_by_length(source_lengths, target_lengths, seed)
     if tokens is None:
-        return [order[start : start + sentences] for start in range(0, count, sentences)]
-    longest = np.maximum(source_lengths, target_lengths)[order].astype(np.int64)
-    batches, start = [], 0
+        return Batches(order, np.append(np.arange(0, count, sentences), count))
+    longest = np.maximum(source_lengths, target_lengths)[order]
+    bounds, start = [0], 0
     while start < count:
-        window = np.maximum.accumulate(longest[start : start + max(1, tokens // int(longest[start]))])
+        window = np.maximum.accumulate(longest[start : start + max(1, tokens // int(longest[start]))].astype(np.int64))
         fits = window * np.arange(1, len(window) + 1) <= tokens
-        size = max(1, len(window) if fits.all() else int(fits.argmin()))
-        batches.append(order[start : start + size])
-        start += size
-    return batches
+        start += max(1, len(window) if fits.all() else int(fits.argmin()))
+        bounds.append(start)
+    return Batches(order, np.array(bounds, np.int64))
+
+
+def _sorted_by_length(
+    source_lengths: NDArray[np.integer], target_lengths: NDArray[np.integer], seed: int | None
+) -> NDArray[np.int32]:
+    """Indices by (source length, target length), equals in an order drawn by ``seed``: one radix sort for each key."""
+    count = len(source_lengths)
+    order = np.arange(count, dtype=np.int32)
+    if seed is not None:
+        order[np.random.default_rng([seed, 0]).permutation(count)] = np.arange(count, dtype=np.int32)
+    for lengths in (target_lengths, source_lengths):
+        narrow = lengths.astype(np.uint16) if lengths.max(initial=0) < 1 << 16 else lengths
+        order = order[np.argsort(narrow[order], kind="stable")]
+    return order
 
 
 def bucket_batches(
@@ -99,6 +131,12 @@ class Batch(NamedTuple):
     def sentences(self) -> int:
         return len(self.indices)
 
+    def rows(self, start: int, stop: int) -> Batch:
+        """The pairs from ``start`` to ``stop``, padded as they are here."""
+        cut = slice(start, stop)
+        target = self.target[cut]
+        return Batch(self.indices[cut], self.source[cut], self.target_input[cut], target, int((target != PAD).sum()))
+
 
 def pad(rows: Sequence[NDArray[np.integer]], left: bool = False) -> Tensor:
     """Rows of ids as one int64 tensor, (B, longest), filled with padding on the right or left."""
@@ -110,12 +148,16 @@ def pad(rows: Sequence[NDArray[np.integer]], left: bool = False) -> Tensor:
     return torch.from_numpy(padded)
 
 
-def collate(corpus: Corpus, indices: Indices, pad_left: bool = False) -> Batch:
-    """The pairs at ``indices`` as tensors; ``pad_left``: source padding as in the original."""
+def collate(corpus: Corpus, indices: Indices, pad_left: bool = False, pad_target_left: bool = False) -> Batch:
+    """The pairs at ``indices`` as tensors; ``pad_left``: source padding as in the original.
+
+    pad_target_left: as in the first PyTorch release.
+    """
     source = pad([corpus.source(int(i)) for i in indices], left=pad_left)
-    target = pad([corpus.target(int(i)) for i in indices])
+    target = pad([corpus.target(int(i)) for i in indices], left=pad_target_left)
     start = target.new_full((len(target), 1), EOS)
     # Shifted by one: a shorter row's input has its </s> fall off only where the target already is padding.
     target_input = torch.cat([start, target[:, :-1]], 1)
+    target_input = target_input.masked_fill((target_input == PAD) & (target != PAD), EOS)  # behind padding on the left
     target_input = target_input.masked_fill(target == PAD, PAD)
     return Batch(indices, source, target_input, target, int((target != PAD).sum()))

@@ -5,18 +5,18 @@ Legend: N pairs; every sentence ends with </s>, which its length counts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import cached_property
-from itertools import chain, compress
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
+from convs2s.data.lines import Side, Text
 from convs2s.errors import UserError
 from convs2s.text.vocabulary import EOS, UNK
+from convs2s.text.word_cache import Encoded
 
 _SIDES = ("source", "target")
 
@@ -59,14 +59,14 @@ class Corpus:
         return len(self.lines)
 
     @cached_property
-    def source_lengths(self) -> NDArray[np.int64]:
+    def source_lengths(self) -> NDArray[np.int32]:
         """(N,) tokens, </s> included."""
-        return np.diff(self.source_offsets)
+        return _lengths(self.source_offsets)
 
     @cached_property
-    def target_lengths(self) -> NDArray[np.int64]:
+    def target_lengths(self) -> NDArray[np.int32]:
         """(N,) tokens, </s> included."""
-        return np.diff(self.target_offsets)
+        return _lengths(self.target_offsets)
 
     def source(self, index: int) -> NDArray[Any]:
         """The source sentence of pair ``index``, a view."""
@@ -80,7 +80,7 @@ class Corpus:
 class CorpusWriter:
     """Writes a split chunk by chunk; memory does not grow with the corpus. Use as a context manager.
 
-    Counts as it goes: ``pairs``, ``tokens`` (</s> included), ``unknown`` and ``longest`` (</s> included) by side.
+    Counts as it goes: ``pairs``, and by side ``tokens`` and ``longest`` (</s> included), ``unknown`` and ``words``.
     """
 
     def __init__(self, folder: Path, split: str, source_vocabulary: int, target_vocabulary: int) -> None:
@@ -88,6 +88,7 @@ class CorpusWriter:
         self.pairs = 0
         self.tokens = dict.fromkeys(_SIDES, 0)
         self.unknown = dict.fromkeys(_SIDES, 0)
+        self.words = dict.fromkeys(_SIDES, 0)
         self.longest = dict.fromkeys(_SIDES, 0)
         names = ["lines", *(f"{side}.{part}" for side in _SIDES for part in ("tokens", "offsets"))]
         self._open = ExitStack()
@@ -97,46 +98,61 @@ class CorpusWriter:
         for side in _SIDES:
             self._write(f"{side}.offsets", np.zeros(1, "<i8"))
 
-    def add(
-        self,
-        source: Sequence[list[int]],
-        target: Sequence[list[int]],
-        lines: NDArray[np.int64],
-        keep: NDArray[np.bool_],
-    ) -> None:
-        """Append those of the encoded pairs that ``keep`` (N,) marks; ``lines`` (N,) are their raw line numbers."""
-        for side, sentences in zip(_SIDES, (source, target), strict=True):
-            kept = sentences if keep.all() else list(compress(sentences, keep))
-            lengths = np.fromiter(map(len, kept), np.int64, len(kept))
-            ends = np.cumsum(lengths + 1)
-            total = int(ends[-1]) if len(kept) else 0
-            tokens = np.full(total, EOS, self.dtypes[side])
-            inside = np.ones(total, np.bool_)
-            inside[ends - 1] = False
-            tokens[inside] = np.fromiter(chain.from_iterable(kept), np.int32, total - len(kept))
+    def add(self, source: Encoded, target: Encoded, lines: NDArray[np.int64], index: NDArray[np.int64]) -> None:
+        """Append the pairs at ``index`` (K,) of a chunk, in this order, repeated where it repeats them.
+
+        ``lines`` (chunk,): raw line numbers.
+        """
+        for side, encoded in zip(_SIDES, (source, target), strict=True):
+            tokens, ends = _terminated(encoded, index, self.dtypes[side])
             self._write(f"{side}.tokens", tokens)
             self._write(f"{side}.offsets", (ends + self.tokens[side]).astype("<i8"))
-            self.tokens[side] += total
+            self.tokens[side] += len(tokens)
             self.unknown[side] += int((tokens == UNK).sum())
-            self.longest[side] = max(self.longest[side], int(lengths.max(initial=-1)) + 1)
-        self._write("lines", lines[keep].astype("<i8"))
-        self.pairs += int(keep.sum())
+            self.words[side] += int(encoded.words[index].sum())
+            self.longest[side] = max(self.longest[side], int(encoded.lengths[index].max(initial=-1)) + 1)
+        self._write("lines", lines[index].astype("<i8"))
+        self.pairs += len(index)
 
     def _write(self, name: str, array: NDArray[Any]) -> None:
         self._files[name].write(array.tobytes())
+
+    def close(self) -> None:
+        """Close the files; what could not be written is an OSError here at the latest."""
+        self._open.close()
 
     def __enter__(self) -> CorpusWriter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._open.close()
+        self.close()
+
+
+def _lengths(offsets: NDArray[np.int64]) -> NDArray[np.int32]:
+    """Differences of neighbours, without an int64 array of them all."""
+    lengths = np.empty(len(offsets) - 1, np.int32)
+    return np.subtract(offsets[1:], offsets[:-1], out=lengths, casting="unsafe")
+
+
+def _terminated(encoded: Encoded, index: NDArray[np.int64], dtype: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """The sentences at ``index``, each with </s>, in a row, and where each ends."""
+    lengths = encoded.lengths[index]
+    inner = np.cumsum(lengths)
+    ends = inner + np.arange(1, len(index) + 1)
+    tokens = np.full(int(ends[-1]) if len(index) else 0, EOS, dtype)
+    inside = np.ones(len(tokens), np.bool_)
+    inside[ends - 1] = False
+    starts = (np.cumsum(encoded.lengths) - encoded.lengths)[index]
+    where = np.repeat(starts - (inner - lengths), lengths) + np.arange(len(tokens) - len(index))
+    tokens[inside] = encoded.ids[where]
+    return tokens, ends
 
 
 def _dtype(vocabulary: int) -> str:
     return "<u2" if vocabulary <= 1 << 16 else "<i4"
 
 
-def check_lengths(corpus: Corpus, limit: int, source: str | Path, target: str | Path) -> None:
+def check_lengths(corpus: Corpus, limit: int, source: Text, target: Text) -> None:
     """Refuse a split with a sentence of more than ``limit`` tokens, </s> included (the position table's rows - 2).
 
     Errors: UserError with the raw file, line and length of the first such sentence, and how many there are.
@@ -147,8 +163,9 @@ def check_lengths(corpus: Corpus, limit: int, source: str | Path, target: str | 
             raise over_long(path, int(corpus.lines[over[0]]), int(lengths[over[0]]), limit, len(over) - 1)
 
 
-def over_long(path: str | Path, line: int, length: int, limit: int, more: int = 0) -> UserError:
+def over_long(text: Text, line: int, length: int, limit: int, more: int = 0) -> UserError:
     """The error for a sentence of ``length`` tokens where ``limit`` is the most; ``more``: further such lines."""
+    path, line = text.place(line) if isinstance(text, Side) else (str(text), line)
     return UserError(
         f"{path}, line {line}: {length:,} tokens, </s> included, but the model takes {limit:,} at most"
         f"{f' (and {more:,} more such lines)' if more else ''}; shorten it, or raise model.max_positions"

@@ -1,119 +1,133 @@
-"""Where the raw files are: in data.root, else fetched there from data.url, checked against the pinned SHA-256."""
+"""Fetching what data.root lacks: single files by url, the rest from the Hugging Face hub or by sacrebleu.
+
+What is fetched is announced first. Each file is written under another name and renamed when whole; a download by url
+that broke off goes on where it ended. Checksums of fetched files are written down at first sight.
+"""
 
 from __future__ import annotations
 
 import http.client
 import os
+import sys
 import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from tqdm import tqdm
+
 from convs2s.config import DataConfig
-from convs2s.data.storage import find_file, sha256
+from convs2s.data import hub
+from convs2s.data.sources import RECORD, first_seen, missing, split_names
+from convs2s.data.storage import sha256
 from convs2s.errors import UserError
+from convs2s.files import atomic, locked
 
 _TIMEOUT = 30  # seconds without an answer
+Log = Callable[[str], None]
 
 
-def raw_pairs(data: DataConfig) -> dict[str, tuple[str, str]]:
-    """The configured names of the source and target file of "train", "valid" and every test split.
+def fetch(data: DataConfig, names: Sequence[str], log: Log = print) -> None:
+    """Fetch those of ``names`` that data.root lacks.
 
-    Errors: UserError for a split that is not a pair of files or a test split named like another.
-    """
-    for name in ("train", "valid"):
-        if name in data.test:
-            raise UserError(f"data.test.{name}: a test split cannot be named {name}")
-    splits = {"train": data.train, "valid": data.valid, **data.test}
-    for split, files in splits.items():
-        if len(files) != 2:
-            option = f"data.test.{split}" if split in data.test else f"data.{split}"
-            raise UserError(f"{option} must name two files, [source, target], not {len(files)}")
-    return {split: (files[0], files[1]) for split, files in splits.items()}
-
-
-def missing(data: DataConfig, names: Sequence[str]) -> list[str]:
-    """Those of the configured names for which no file, plain or .gz, is in data.root."""
-    return [name for name in names if find_file(Path(data.root) / name) is None]
-
-
-def fetch(data: DataConfig, names: Sequence[str], log: Callable[[str], None] = print) -> None:
-    """Fetch those of ``names`` that data.root lacks from data.url, each to a .part file that is renamed when whole.
-
-    Errors: UserError that says which files to put where, when there is no url or the fetching fails.
+    Errors: UserError that says which files to put where, when there is nothing to fetch from or the fetching fails.
     """
     wanted = missing(data, names)
     if not wanted:
         return
-    hint = f"put {', '.join(wanted)} into {Path(data.root).absolute()}"
-    if data.url is None:
-        raise UserError(f"{Path(data.root) / wanted[0]} does not exist; {hint}, or set data.root to their folder")
-    for number, name in enumerate(wanted, start=1):
-        url = data.url + urllib.parse.quote(name)
-        path = Path(data.root) / name
-        if Path(name).is_absolute() or ".." in Path(name).parts:
-            raise UserError(f"{path} does not exist, and data.url serves only files inside data.root")
-        try:
-            size = _download(url, path, data.sha256.get(name))
-        except (OSError, http.client.HTTPException) as error:  # urllib's errors are OSErrors
-            reason = str(error).removeprefix("<urlopen error ").removesuffix(">")
-            raise UserError(f"cannot fetch {url} ({reason}); {hint}, or set data.root to their folder") from None
-        log(f"fetched {url} ({size / 1e6:,.1f} MB), file {number} of {len(wanted)}")
-
-
-def _download(url: str, path: Path, pinned: str | None) -> int:
-    """Bytes written to ``path``. Errors: OSError, HTTPException; UserError for a wrong checksum."""
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    size = 0
+    root = Path(data.root)
+    if data.url is None and data.hub.name is None and not data.sacrebleu:  # says so before a folder is made
+        raise UserError(f"{root / wanted[0]} does not exist; {_hint(data, wanted)}, or set data.root to their folder")
     try:
-        with urllib.request.urlopen(url, timeout=_TIMEOUT) as answer:
-            expected = answer.headers.get("Content-Length")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with part.open("wb") as file:
-                while block := answer.read(1 << 18):
-                    file.write(block)
-                    size += len(block)
-                file.flush()
-                os.fsync(file.fileno())
-        if expected is not None and size != int(expected):
-            raise OSError(f"the connection ended after {size:,} of {int(expected):,} bytes")
-        found = sha256(part)
-        if pinned is not None and found != pinned:
-            raise UserError(f"{url} has SHA-256 {found}, not {pinned} as data.sha256 says; the file there has changed")
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
-    return size
+        with locked(root / ".lock"):
+            _fetch_missing(data, names, log)
+    except OSError as error:
+        raise UserError(f"data.root={data.root} cannot be written ({error.strerror or error})") from None
 
 
-def located(data: DataConfig, name: str) -> Path:
-    """The file of a configured name, plain or .gz. Errors: UserError when there is none."""
-    path = find_file(Path(data.root) / name)
-    if path is None:
-        raise UserError(f"{Path(data.root) / name} does not exist; put it there, or set data.root to its folder")
-    return path
+def _fetch_missing(data: DataConfig, names: Sequence[str], log: Log) -> None:
+    root, wanted = Path(data.root), missing(data, names)  # another process may have fetched them meanwhile
+    splits = {split: [name for pair in pairs for name in pair] for split, pairs in split_names(data).items()}
+    for split, files in splits.items():
+        lacking = [name for name in files if name in wanted]
+        if lacking and split in data.sacrebleu and len(files) == 2:
+            hub.fetch_sacrebleu(data, split, files, _hint(data, wanted), log)
+        elif lacking and split in data.hub.splits and len(files) == 2:
+            hub.fetch_split(data, split, files, _hint(data, wanted), log)
+        else:
+            continue
+        _record(data, files)
+    wanted = missing(data, wanted)
+    if wanted and data.url is None:
+        raise UserError(f"{root / wanted[0]} does not exist; {_hint(data, wanted)}, or set data.root to their folder")
+    for number, name in enumerate(wanted, start=1):
+        _fetch_url(data, name, f"file {number} of {len(wanted)}", _hint(data, wanted), log)
+        _record(data, [name])
 
 
-def verified(data: DataConfig, name: str) -> str:
-    """SHA-256 of the file of a configured name. Errors: UserError when data.sha256 pins another."""
-    path = located(data, name)
-    found = sha256(path)
-    pinned = _pin(data, name, path)
+def _hint(data: DataConfig, wanted: Sequence[str]) -> str:
+    return f"put {', '.join(wanted)} into {Path(data.root).absolute()}"
+
+
+def _record(data: DataConfig, names: Sequence[str]) -> None:
+    """Write down the checksums of files as they were fetched."""
+    known = first_seen(data)
+    known |= {name: sha256(Path(data.root) / name) for name in names}
+    with atomic(Path(data.root) / RECORD) as file:
+        file.writelines(f"{digest}  {name}\n" for name, digest in sorted(known.items()))
+
+
+def _fetch_url(data: DataConfig, name: str, which: str, hint: str, log: Log) -> None:
+    assert data.url is not None
+    url = data.url + urllib.parse.quote(name)
+    path = Path(data.root) / name
+    if Path(name).is_absolute() or ".." in Path(name).parts:
+        raise UserError(f"{path} does not exist, and data.url serves only files inside data.root")
+    try:
+        size = _download(url, path, data.sha256.get(name), lambda text: log(f"{text}, {which}"))
+    except (OSError, http.client.HTTPException) as error:  # urllib's errors are OSErrors
+        reason = str(error).removeprefix("<urlopen error ").removesuffix(">")
+        raise UserError(f"cannot fetch {url} ({reason}); {hint}, or set data.root to their folder") from None
+    log(f"fetched {path} ({size / 1e6:,.1f} MB)")
+
+
+def _download(url: str, path: Path, pinned: str | None, announce: Log) -> int:
+    """Bytes of ``path``. Errors: OSError, HTTPException; UserError for a wrong checksum."""
+    part = path.with_name(f"{path.name}.part")
+    done = part.stat().st_size if part.exists() else 0
+    request = urllib.request.Request(url, headers={"Range": f"bytes={done}-"} if done else {})
+    try:
+        answer = urllib.request.urlopen(request, timeout=_TIMEOUT)
+    except urllib.error.HTTPError as error:
+        if done and error.code == 416:  # nothing of it is left on the server, or it is another file by now
+            part.unlink()
+            return _download(url, path, pinned, announce)
+        raise
+    with answer:
+        if done and answer.status != 206:  # the server sends the whole file again
+            done = 0
+        length = answer.headers.get("Content-Length")
+        expected = None if length is None else done + int(length)
+        size = "unknown size" if expected is None else f"{expected / 1e6:,.1f} MB"
+        announce(f"fetching {url} ({size}{f', {done / 1e6:,.1f} MB of it are there' if done else ''}) to {path}")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        quiet = not sys.stderr.isatty()
+        with (
+            part.open("ab" if done else "wb") as file,
+            tqdm(total=expected, initial=done, unit="B", unit_scale=True, leave=False, disable=quiet) as bar,
+        ):
+            while block := answer.read(1 << 18):
+                file.write(block)
+                done += len(block)
+                bar.update(len(block))
+            file.flush()
+            os.fsync(file.fileno())
+    if expected is not None and done != expected:
+        raise OSError(f"the connection ended after {done:,} of {expected:,} bytes; the same command goes on from there")
+    found = sha256(part)
     if pinned is not None and found != pinned:
-        raise UserError(
-            f"{path} has SHA-256 {found}, not {pinned} as data.sha256 says;"
-            " remove it to have it fetched again, or drop the pin"
-        )
-    return found
-
-
-def verify_pinned(data: DataConfig, name: str) -> None:
-    """As ``verified``, but reads the file only if data.sha256 pins it."""
-    if _pin(data, name, located(data, name)) is not None:
-        verified(data, name)
-
-
-def _pin(data: DataConfig, name: str, path: Path) -> str | None:
-    """The pin of a configured name; where its plain or .gz twin is used instead, the twin's own."""
-    return data.sha256.get(name if path.name == Path(name).name else str(Path(name).with_name(path.name)))
+        part.unlink()
+        raise UserError(f"{url} has SHA-256 {found}, not {pinned} as data.sha256 says; the file there has changed")
+    part.replace(path)
+    return done

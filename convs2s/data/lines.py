@@ -1,75 +1,219 @@
-"""Lines of text files: UTF-8 whatever the locale, plain or gzip, and only "\\n" ends a line.
+"""Lines of text and pairs of them: UTF-8 whatever the locale, and only "\\n" ends a line.
 
 CR, U+2028, U+0085, form feeds and the like are text inside a line. A last line without "\\n" counts; a byte-order mark
 at the start of a file is dropped. Every error names the file, and the line and byte where there is one.
+
+Besides plain files: one column of a tab-separated or parquet file, and IWSLT's two forms (segments of .xml files, the
+text of train.tags.* files).
 """
 
 from __future__ import annotations
 
-import gzip
-import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import BinaryIO, cast
 
+from convs2s.data.opening import MEMBER, SUFFIXES, opened
 from convs2s.errors import UserError
 
 _BOM = b"\xef\xbb\xbf"
-_GZIP = b"\x1f\x8b"
+_BLOCK = 1 << 18  # bytes read at a time
+_SEGMENT = re.compile(r'<seg id="[0-9]*">\s*(.*?)\s*(?:</seg>\s*)?$')
+_TITLE = re.compile(r"</?(?:title|description)>")
 
 
-def read_lines(path: str | Path) -> Iterator[str]:
-    """The lines of a file, without "\\n". Gzip is told by the file's first bytes, not by its name.
+@dataclass(frozen=True)
+class Part:
+    """A file, or a member of an archive, or a column of one that holds both sides."""
 
-    Errors: UserError for a file that cannot be read, a damaged gzip file, bytes that are not UTF-8.
+    path: Path
+    member: str = ""  # inside an archive
+    column: str = ""  # number (from 1) of a tab-separated file, name in a parquet file
+
+    @property
+    def name(self) -> str:
+        """The file's name, without that of its compression."""
+        name = Path(self.member).name if self.member else self.path.name
+        return name.removesuffix(Path(name).suffix) if Path(name).suffix in SUFFIXES else name
+
+    def __str__(self) -> str:
+        name = f"{self.path}{MEMBER}{self.member}" if self.member else str(self.path)
+        return f"{name} ({self.column})" if self.column else name
+
+
+@dataclass(frozen=True)
+class Side:
+    """One language of a split: parts that are read one after another."""
+
+    parts: tuple[Part, ...]
+
+    @property
+    def name(self) -> str:
+        return self.parts[0].name
+
+    def __str__(self) -> str:
+        more = f" and {len(self.parts) - 1} more" if len(self.parts) > 1 else ""
+        return f"{self.parts[0]}{more}"
+
+    def place(self, line: int) -> tuple[str, int]:
+        """The part and the line in it of line ``line``, counted from 1 over all parts. Reads the parts before it."""
+        for part in self.parts[:-1]:
+            count = sum(1 for _ in _part_lines(part, skip=True))
+            if line <= count:
+                return str(part), line
+            line -= count
+        return str(self.parts[-1]), line
+
+
+Text = str | Path | Side
+
+
+def read_lines(text: Text) -> Iterator[str]:
+    """The lines of a text, without "\\n".
+
+    Errors: UserError for a file that cannot be read or is damaged, bytes that are not UTF-8.
     """
-    with _open(Path(path)) as file:
-        for number, raw in enumerate(file, start=1):
-            if number == 1 and raw.startswith(_BOM):
-                raw = raw[len(_BOM) :]
-                if not raw:
-                    return
-            try:
-                line = raw.decode("utf-8")
-            except UnicodeDecodeError as error:
-                raise UserError(
-                    f"{path}, line {number}, byte {error.start + 1}: 0x{raw[error.start]:02x} is not UTF-8;"
-                    " convert the file, e.g. with iconv -f LATIN1 -t UTF-8"
-                ) from None
-            yield line[:-1] if line.endswith("\n") else line
+    for line in _lines(text, skip=False):
+        assert line is not None
+        yield line
 
 
-def read_pairs(source: str | Path, target: str | Path) -> Iterator[tuple[str, str]]:
-    """Line n of one file with line n of the other.
+def read_pairs(source: Text, target: Text) -> Iterator[tuple[str, str]]:
+    """Line n of one text with line n of the other.
 
-    Errors: those of ``read_lines``; UserError with both counts when they differ (at the end), and for two empty files.
+    Errors: those of ``read_lines``; UserError with both counts when they differ (at the end), and for empty texts.
     """
-    counts = [0, 0]
-    for first, second in zip_longest(read_lines(source), read_lines(target)):
-        counts[0] += first is not None
-        counts[1] += second is not None
-        if first is not None and second is not None:
-            yield first, second
-    if counts[0] != counts[1]:
-        raise UserError(
-            f"{source} has {counts[0]:,} lines but {target} has {counts[1]:,};"
-            " line n of one must belong to line n of the other"
-        )
-    if counts[0] == 0:
+    for first, second in read_all_pairs(source, target, skip=False):
+        assert first is not None
+        assert second is not None
+        yield first, second
+
+
+def read_all_pairs(source: Text, target: Text, skip: bool) -> Iterator[tuple[str | None, str | None]]:
+    """As ``read_pairs``; with ``skip`` a line that is not UTF-8 is None instead of an error."""
+    first, second = _as_side(source), _as_side(target)
+    total = 0
+    for parts in zip(first.parts, second.parts, strict=True):  # part by part: an error names the right file
+        lines = (_part_lines(part, skip) for part in parts)
+        for one, other in zip_longest(*lines, fillvalue=_MISSING):
+            if one == _MISSING or other == _MISSING:
+                raise _unequal(*parts)
+            total += 1
+            yield one, other
+    if total == 0:
         raise UserError(f"{source} and {target} are empty")
 
 
-@contextmanager
-def _open(path: Path) -> Iterator[BinaryIO]:
-    """The decompressed bytes, with the errors of opening and reading made readable."""
+_MISSING = "\n"  # no line can be this
+
+
+def _unequal(source: Part, target: Part) -> UserError:
+    """Both counts, and the first place where the sides may have parted ways. Reads both once more."""
+    counts, blank = [0, 0], ""
+    sides = (source, target)
+    for pair in zip_longest(*(_part_lines(part, skip=True) for part in sides), fillvalue=_MISSING):
+        for i, line in enumerate(pair):
+            counts[i] += line != _MISSING
+            if not blank and line == "" and pair[1 - i] not in ("", _MISSING):
+                blank = f"; the first blank line against text is {sides[i]}, line {counts[i]}"
+    longer = source if counts[0] > counts[1] else target
+    return UserError(
+        f"{source} has {counts[0]:,} lines but {target} has {counts[1]:,}; line n of one must belong to line n of the"
+        f" other: {longer} goes on alone from line {min(counts) + 1:,}{blank}"
+    )
+
+
+def _as_side(text: Text) -> Side:
+    return text if isinstance(text, Side) else Side((Part(Path(text)),))
+
+
+def _lines(text: Text, skip: bool) -> Iterator[str | None]:
+    for part in _as_side(text).parts:
+        yield from _part_lines(part, skip)
+
+
+def _part_lines(part: Part, skip: bool) -> Iterator[str | None]:
+    """The lines of one part; None for a line that is not UTF-8, if ``skip``."""
+    if part.name.endswith(".parquet"):
+        from convs2s.data.parquet import column_values
+
+        return column_values(part)
+    read = _decoded(part, skip)
+    if part.column:
+        return _column(read, part)
+    if part.name.endswith(".xml"):
+        return _chosen(read, _segment)
+    if part.name.startswith("train.tags."):
+        return _chosen(read, _tagged)
+    return read
+
+
+def _decoded(part: Part, skip: bool) -> Iterator[str | None]:
+    number, rest = 0, b""  # lines so far, and the beginning of a line that the next block ends
+    with opened(part.path, part.member) as file:
+        while block := file.read(_BLOCK):
+            block = rest + block
+            whole = block.rfind(b"\n") + 1
+            rest = block[whole:]
+            if whole:
+                lines = _decode(block[:whole], part, number, skip)
+                yield from lines
+                number += len(lines)
+    if rest and not (number == 0 and rest == _BOM):
+        yield from _decode(rest + b"\n", part, number, skip)
+
+
+def _decode(block: bytes, part: Part, number: int, skip: bool) -> list[str | None]:
+    """The lines of whole lines; ``number`` of them came before."""
+    if number == 0 and block.startswith(_BOM):
+        block = block[len(_BOM) :]
     try:
-        with path.open("rb") as file:
-            compressed = file.read(2) == _GZIP
-            file.seek(0)
-            yield cast(BinaryIO, gzip.GzipFile(fileobj=file)) if compressed else file
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise UserError(f"{path}: damaged gzip file ({error}); fetch or compress it again") from None
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror or error})") from None
+        return block.decode("utf-8").split("\n")[:-1]  # type: ignore[return-value]
+    except UnicodeDecodeError:
+        pass
+    lines: list[str | None] = []
+    for raw in block.split(b"\n")[:-1]:
+        try:
+            lines.append(raw.decode("utf-8"))
+        except UnicodeDecodeError as error:
+            if not skip:
+                raise UserError(
+                    f"{part}, line {number + len(lines) + 1}, byte {error.start + 1}: 0x{raw[error.start]:02x} is not"
+                    " UTF-8; convert the file, e.g. with iconv -f LATIN1 -t UTF-8, or give data.errors=skip"
+                ) from None
+            lines.append(None)
+    return lines
+
+
+def _column(lines: Iterable[str | None], part: Part) -> Iterator[str | None]:
+    """One column of tab-separated lines."""
+    wanted = int(part.column) - 1
+    for number, line in enumerate(lines, start=1):
+        columns = None if line is None else line.split("\t")
+        if columns is not None and len(columns) < 2:
+            raise UserError(f"{part.path}, line {number}: no tab, so no two columns; each line is SOURCE, tab, TARGET")
+        yield None if columns is None else columns[wanted].rstrip("\r")
+
+
+def _chosen(lines: Iterable[str | None], choose: Callable[[str], str | None]) -> Iterator[str | None]:
+    """What ``choose`` makes of each line, without those of which it makes None; None stays None."""
+    for line in lines:
+        if line is None:
+            yield None
+        elif (chosen := choose(line)) is not None:
+            yield chosen
+
+
+def _segment(line: str) -> str | None:
+    """The text of a <seg> of IWSLT's development and test files, as the authors' preparation reads it (’ -> ')."""
+    match = _SEGMENT.search(line) if "<seg id" in line else None
+    return None if match is None else match[1].replace("’", "'")
+
+
+def _tagged(line: str) -> str | None:
+    """A line of IWSLT's train.tags files, titles and descriptions included, as the authors' preparation reads it."""
+    if any(tag in line for tag in ("<url>", "<talkid>", "<keywords>")):
+        return None
+    return _TITLE.sub("", line)

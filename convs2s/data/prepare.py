@@ -1,40 +1,51 @@
 """From raw files to a prepared folder: tokenisers learnt, pairs encoded once, all of it re-used while nothing changed.
 
-The folder holds ``tokenizers.pt``, the arrays of the training and validation split and ``manifest.json``: SHA-256 of
-the raw files, the settings, what was dropped, and size and SHA-256 of the folder's own files. Every call hashes the raw
-and the prepared files (about a second a gigabyte) and rebuilds what does not agree, in a sibling folder that then takes
-its place.
+The folder holds ``tokenizers.pt``, the arrays of the training and validation split, the text of a held-out validation
+split and ``manifest.json``: SHA-256 of the raw files, the settings, what was dropped, and size and SHA-256 of the
+folder's own files. Every call hashes the raw and the prepared files (about a second a gigabyte) and rebuilds what does
+not agree, in a sibling folder that then takes its place.
 """
 
 from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
-from enum import Enum
-from itertools import islice
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import sentencepiece
 import torch
 
-from convs2s.config import DataConfig, TextConfig
-from convs2s.data.clean import Cleaner
-from convs2s.data.corpus import Corpus, CorpusWriter, over_long
-from convs2s.data.download import fetch, located, missing, raw_pairs, verified, verify_pinned
-from convs2s.data.lines import read_lines, read_pairs
+from convs2s.config import DataConfig, TextConfig, TokenizerKind
+from convs2s.data.corpus import Corpus, over_long
+from convs2s.data.download import fetch
+from convs2s.data.encode import encode_selection, encode_texts
+from convs2s.data.lines import Part, Side, read_all_pairs, read_pairs
+from convs2s.data.manifest import check_options, digests, drawn, inputs, wanted_manifest, whole
+from convs2s.data.parallel import cores
+from convs2s.data.report import table, warnings
+from convs2s.data.select import Selection, numbered, select
+from convs2s.data.sources import (
+    Sides,
+    file_names,
+    held_out,
+    missing,
+    sides,
+    split_names,
+    training_names,
+    unique,
+    verify_pinned,
+)
 from convs2s.data.storage import folder_lock, recover, replacing, sha256
 from convs2s.errors import UserError
-from convs2s.text.tokenizer import Tokenizers, sampled, train_tokenizers
+from convs2s.text.tokenizer import Tokenizers, sampled, segmenters, train_tokenizers
 
-FORMAT = 1  # raise it when the arrays or their meaning change: older folders are then rebuilt
-_CHUNK = 20_000  # pairs encoded at a time
 _SPLITS = ("train", "valid")
 _MANIFEST = "manifest.json"
 _TOKENIZERS = "tokenizers.pt"
+_HELD_OUT = ("valid.source.txt", "valid.target.txt")
 Log = Callable[[str], None]
 
 
@@ -54,26 +65,24 @@ def prepare(data: DataConfig, text: TextConfig, seed: int, log: Log = print) -> 
     ``seed`` draws the built-in corpus and the lines that SentencePiece learns from: data.seed.
     Errors: UserError for anything wrong with files or options. A folder that was there stays as it was then.
     """
-    _check(data)
-    names = raw_pairs(data)
+    check_options(data)
+    names = file_names(data)
+    segmenters(text, (data.source, data.target))  # options and packages, before anything is fetched
     folder = Path(data.prepared_dir).resolve()
 
     def waiting() -> None:
         log(f"another process prepares {folder}: waiting for it")
 
     try:
-        if not data.generate and data.url is None:
-            fetch(data, _flat(names), log)  # nothing to fetch from: says what is missing, before a folder is made
-        elif data.generate or missing(data, _flat(names)):
-            with folder_lock(folder, shared=False, waiting=waiting):
-                _provide(data, names, seed, log)
-        inputs = _inputs(data, names)
+        if data.generate or missing(data, names):
+            _provide(data, names, seed, log)
+        found_inputs = inputs(data)
         with folder_lock(folder, shared=True, waiting=waiting):
-            found = _reuse(folder, _wanted(data, text, inputs), seed, log)
+            found = _reuse(folder, wanted_manifest(data, text, found_inputs), seed, log)
         if found is None:
             with folder_lock(folder, shared=False, waiting=waiting):
                 recover(folder)
-                wanted = _wanted(data, text, inputs)
+                wanted = wanted_manifest(data, text, found_inputs)
                 found = _reuse(folder, wanted, seed, _silent)
                 if found is None:
                     _check_replaceable(folder)
@@ -89,20 +98,31 @@ def prepare(data: DataConfig, text: TextConfig, seed: int, log: Log = print) -> 
     return found
 
 
-def split_paths(data: DataConfig, split: str, log: Log = print) -> tuple[Path, Path]:
-    """The raw source and target file of "train", "valid" or a test split, provided where missing, pins checked.
+def split_paths(data: DataConfig, split: str, log: Log = print) -> Sides:
+    """The raw source and target text of "train", "valid" or a test split, provided where missing, pins checked.
 
     Errors: UserError for an unknown split, missing files, a wrong checksum.
     """
-    names = raw_pairs(data)
+    names = split_names(data)
+    if split == "valid" and held_out(data):
+        paths = [Path(data.prepared_dir) / name for name in _HELD_OUT]
+        for path in paths:
+            if not path.exists():
+                raise UserError(
+                    f"{path} does not exist: the validation pairs are held out in preparation; prepare first"
+                )
+        return Side((Part(paths[0]),)), Side((Part(paths[1]),))
     if split not in names:
         raise UserError(f"split={split} is none of {', '.join(name for name in names if name != 'train')}")
-    pair = names[split]
-    if missing(data, pair):
-        _provide(data, {split: pair}, data.seed, log)
-    for name in pair:
+    pairs = names[split]
+    if split == "train":
+        pairs = [pair for part, _ in training_names(data) for pair in part]
+    files = unique([name for pair in pairs for name in pair])
+    if missing(data, files):
+        _provide(data, files, data.seed, log)
+    for name in files:
         verify_pinned(data, name)
-    return located(data, pair[0]), located(data, pair[1])
+    return sides(data, pairs)
 
 
 def check_tests(data: DataConfig, tokenizers: Tokenizers, limit: int, log: Log = print) -> None:
@@ -113,48 +133,20 @@ def check_tests(data: DataConfig, tokenizers: Tokenizers, limit: int, log: Log =
     """
     for split in data.test:
         paths = split_paths(data, split, log)
-        read = 0
-        for chunk in _chunks(read_pairs(*paths)):
-            for number, ids in enumerate(tokenizers.source.encode([pair[0] for pair in chunk]), start=read + 1):
+        for first, chunk in numbered(read_all_pairs(*paths, skip=False)):
+            lines = tokenizers.source.encode([source or "" for source, _ in chunk])
+            for number, ids in enumerate(lines, start=first + 1):
                 if len(ids) + 1 > limit:
                     raise over_long(paths[0], number, len(ids) + 1, limit)
-            read += len(chunk)
 
 
-def _flat(names: dict[str, tuple[str, str]]) -> list[str]:
-    return list(dict.fromkeys(name for pair in names.values() for name in pair))
-
-
-def _provide(data: DataConfig, names: dict[str, tuple[str, str]], seed: int, log: Log) -> None:
+def _provide(data: DataConfig, names: Sequence[str], seed: int, log: Log) -> None:
     """Write or fetch raw files that are missing."""
     if data.generate:
         from convs2s.data.grammar import write_corpus
 
         write_corpus(Path(data.root), data.generate, seed)
-    fetch(data, _flat(names), log)
-
-
-def _inputs(data: DataConfig, names: dict[str, tuple[str, str]]) -> dict[str, list[dict[str, str]]]:
-    """Files and checksums of what is encoded; the test splits' pins are checked on the way."""
-    for split in names:
-        for name in names[split]:
-            if split not in _SPLITS:
-                verify_pinned(data, name)
-    return {
-        split: [{"file": located(data, name).name, "sha256": verified(data, name)} for name in names[split]]
-        for split in _SPLITS
-    }
-
-
-def _wanted(data: DataConfig, text: TextConfig, inputs: dict[str, list[dict[str, str]]]) -> dict[str, Any]:
-    """The part of the manifest that must agree for a prepared folder to be re-used."""
-    settings = {name: value.value if isinstance(value, Enum) else value for name, value in asdict(text).items()}
-    return {
-        "format": FORMAT,
-        "inputs": inputs,
-        "text": settings,
-        "clean": {"min_length": data.min_length, "max_length": data.max_length, "max_ratio": data.max_ratio},
-    }
+    fetch(data, names, log)
 
 
 def _reuse(folder: Path, wanted: dict[str, Any], seed: int, log: Log) -> Prepared | None:
@@ -167,11 +159,11 @@ def _reuse(folder: Path, wanted: dict[str, Any], seed: int, log: Log) -> Prepare
         log(f"{folder / _MANIFEST} cannot be read: preparing again")
         return None
     try:
-        changed = [key for key in wanted if _digests(manifest[key]) != _digests(wanted[key])]
+        changed = [key for key in wanted if digests(manifest[key]) != digests(wanted[key])]
         if changed or manifest["seed"] not in (None, seed):
             log(f"{folder} was prepared with other {', '.join(changed or ['seed'])}: preparing again")
             return None
-        damaged = next((name for name in manifest["files"] if not _whole(folder / name, manifest["files"][name])), None)
+        damaged = next((name for name in manifest["files"] if not whole(folder / name, manifest["files"][name])), None)
         if damaged is not None:
             log(f"{folder / damaged} is damaged or cut short: preparing again")
             return None
@@ -183,37 +175,36 @@ def _reuse(folder: Path, wanted: dict[str, Any], seed: int, log: Log) -> Prepare
     return Prepared(tokenizers, train, valid, manifest)
 
 
-def _digests(value: Any) -> Any:
-    """Inputs are compared by content, not by name; anything else as it is."""
-    if isinstance(value, dict) and set(value) == set(_SPLITS):
-        return {split: [file["sha256"] for file in value[split]] for split in _SPLITS}
-    return value
-
-
-def _whole(path: Path, expected: dict[str, Any]) -> bool:
-    return path.is_file() and path.stat().st_size == expected["bytes"] and sha256(path) == expected["sha256"]
-
-
 def _build(folder: Path, data: DataConfig, text: TextConfig, seed: int, wanted: dict[str, Any], log: Log) -> None:
-    paths = {split: (located(data, pair[0]), located(data, pair[1])) for split, pair in raw_pairs(data).items()}
+    names = split_names(data)
+    texts = [(sides(data, pairs), weight) for pairs, weight in training_names(data)]
+    workers = _workers(data, text, texts)
     with replacing(folder) as new:
-        source, target = paths["train"]
-        count = sum(1 for _ in read_pairs(source, target))  # finds every fault of the files before minutes of learning
-        for _ in read_pairs(*paths["valid"]):
-            pass
-        log(f"learning the {text.kind.value} vocabulary from {count:,} pairs")
-        tokenizers = train_tokenizers(text, read_lines(source), read_lines(target), seed, count=count, log=log)
+        if "valid" in names:
+            for _ in read_pairs(*sides(data, names["valid"])):
+                pass  # finds every fault of the files before minutes of learning, as select does for training text
+        cutting = segmenters(text, (data.source, data.target))
+        log(f"reading the training text{' and cutting it into words' if cutting else ''}")
+        selection = select(data, texts, cutting, new, seed, workers)
+        tokenizers = _learn(data, text, selection, seed, log)
         state = io.BytesIO()
         torch.save(tokenizers.state(), state)
         (new / _TOKENIZERS).write_bytes(state.getvalue())  # torch.save itself hides what a full disk says
-        cleaners = {
-            "train": Cleaner(data.min_length, data.max_length, data.max_ratio),
-            "valid": Cleaner(),
-        }
-        splits = {split: _encode(new, split, paths[split], tokenizers, cleaners[split], log) for split in _SPLITS}
+        splits = encode_selection(new, data, selection, tokenizers, cutting is not None, workers)
+        if "valid" in names:
+            splits["valid"] = encode_texts(new, "valid", sides(data, names["valid"]), tokenizers)
+        elif "valid" not in splits:
+            raise UserError(
+                f"no pair was held out of {len(selection.held):,} for validation by"
+                f" data.valid_fraction={data.valid_fraction:g}, data.valid_every={data.valid_every}"
+            )
+        else:
+            _write_held_out(new, selection, texts)
+        for words in new.glob("*.words"):
+            words.unlink()
         manifest = {
             **wanted,
-            "seed": seed if sampled(text, count) else None,
+            "seed": seed if sampled(text, int((selection.copies > 0).sum())) or drawn(data) else None,
             "name": data.name,
             "languages": [data.source, data.target],
             "vocabulary": [len(tokenizers.source.symbols), len(tokenizers.target.symbols)],
@@ -224,57 +215,41 @@ def _build(folder: Path, data: DataConfig, text: TextConfig, seed: int, wanted: 
             },
         }
         (new / _MANIFEST).write_text(json.dumps(manifest, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    for line in [*table(manifest), *warnings(manifest)]:
+        log(line)
 
 
-def _encode(
-    folder: Path, split: str, paths: tuple[Path, Path], tokenizers: Tokenizers, cleaner: Cleaner, log: Log
-) -> dict[str, Any]:
-    """Write one split; returns its part of the manifest. Errors: UserError when no pair is left."""
-    read = 0
-    with CorpusWriter(folder, split, len(tokenizers.source.symbols), len(tokenizers.target.symbols)) as writer:
-        for chunk in _chunks(read_pairs(*paths)):
-            source = tokenizers.source.encode([pair[0] for pair in chunk])
-            target = tokenizers.target.encode([pair[1] for pair in chunk])
-            lengths = [np.fromiter(map(len, side), np.int64, len(chunk)) for side in (source, target)]
-            lines = np.arange(read + 1, read + len(chunk) + 1, dtype=np.int64)
-            writer.add(source, target, lines, cleaner.keep(*lengths))
-            read += len(chunk)
-    dropped = ", ".join(f"{name} {count:,}" for name, count in cleaner.dropped.items() if count)
-    log(
-        f"{split}: {read:,} pairs read, {read - writer.pairs:,} dropped{f' ({dropped})' if dropped else ''};"
-        f" {writer.tokens['source']:,} + {writer.tokens['target']:,} tokens,"
-        f" longest {writer.longest['source']:,} / {writer.longest['target']:,},"
-        f" unknown {_percent(writer, 'source')} / {_percent(writer, 'target')}"
+def _learn(data: DataConfig, text: TextConfig, selection: Selection, seed: int, log: Log) -> Tokenizers:
+    count = int((selection.copies > 0).sum())
+    log(f"learning the {text.kind.value} vocabulary from {count:,} pairs")
+    return train_tokenizers(
+        text,
+        selection.chosen(0),
+        selection.chosen(1),
+        seed,
+        count=count,
+        languages=(data.source, data.target),
+        segmented=text.kind is TokenizerKind.moses_bpe,
+        log=log,
     )
-    if writer.pairs == 0:
-        raise UserError(f"{paths[0]} and {paths[1]}: none of {read:,} pairs is left ({dropped}); see data.max_length")
-    return {
-        "pairs_read": read,
-        "pairs": writer.pairs,
-        "dropped": cleaner.dropped,
-        "tokens": writer.tokens,
-        "unknown": writer.unknown,
-        "longest": writer.longest,
-        "dtypes": writer.dtypes,
-    }
 
 
-def _percent(writer: CorpusWriter, side: str) -> str:
-    return f"{100 * writer.unknown[side] / max(1, writer.tokens[side]):.2f} %"
+def _write_held_out(new: Path, selection: Selection, texts: Sequence[tuple[Sides, float]]) -> None:
+    """The raw text of the held-out pairs, which are all of data.train."""
+    with (new / _HELD_OUT[0]).open("wb") as source, (new / _HELD_OUT[1]).open("wb") as target:
+        for held, pair in zip(selection.held, read_all_pairs(*texts[0][0], skip=True), strict=False):
+            if held:
+                source.write(f"{pair[0]}\n".encode())
+                target.write(f"{pair[1]}\n".encode())
 
 
-def _chunks(pairs: Iterator[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
-    while chunk := list(islice(pairs, _CHUNK)):
-        yield chunk
-
-
-def _check(data: DataConfig) -> None:
-    if data.min_length < 0 or data.max_length < max(1, data.min_length):
-        raise UserError(
-            f"data.max_length={data.max_length} must be at least 1 and at least data.min_length={data.min_length}"
-        )
-    if data.max_ratio < 1:
-        raise UserError(f"data.max_ratio={data.max_ratio} must be at least 1, or it drops every pair")
+def _workers(data: DataConfig, text: TextConfig, texts: Sequence[tuple[Sides, float]]) -> int:
+    """Processes for encoding; none where starting them takes longer than the work."""
+    if data.workers is not None:
+        return data.workers if data.workers > 1 else 0
+    size = sum(path.stat().st_size for path in {p.path for pair, _ in texts for side in pair for p in side.parts})
+    worth = 2e6 if text.kind is TokenizerKind.moses_bpe else 5e7  # bytes; Moses takes most of the time
+    return cores() if size > worth and cores() > 1 else 0
 
 
 def _check_replaceable(folder: Path) -> None:

@@ -24,7 +24,7 @@ from convs2s.files import atomic
 from convs2s.search.translate import to_stderr, translate_lines
 from convs2s.text.whitespace_tokenizer import remove_joiners
 from convs2s.training.checkpoint import build_model, build_tokenizers, load, train_config
-from convs2s.training.run import resolve_device
+from convs2s.training.distributed import resolve_device
 
 Report = dict[str, Any]
 
@@ -69,7 +69,7 @@ def evaluate_split(
         make_folder(path.parent)
 
     model = build_model(saved).to(device)
-    model.fold()
+    model.fold(search.precision)
     start = time.perf_counter()
     lines = (source for source, _ in pairs)
     tokenizers = build_tokenizers(saved)
@@ -149,11 +149,20 @@ def run_directory(checkpoint: Path) -> Path:
 def report_name(split: str, checkpoint: str, search: SearchConfig) -> str:
     """The split's name and whatever sets this evaluation apart: ``test``, ``test.last.beam10.lenpen0.6``."""
     parts = [split] + ([] if checkpoint == "best" else [checkpoint])
-    plain = asdict(SearchConfig())
-    for option, value in asdict(search).items():
-        if value != plain[option] and option not in ("nbest", "batch_size"):  # which change no figure
-            parts.append(f"{option}{value:g}")
+    plain, chosen = (flat(asdict(options)) for options in (SearchConfig(), search))
+    for option, value in chosen.items():
+        if value != plain[option] and option not in ("nbest", "batch_size", "batch_tokens", "workers"):  # no figure's
+            shown = f"{value:g}" if isinstance(value, (int, float)) else "-" + Path(getattr(value, "value", value)).stem
+            parts.append(f"{option}{shown}")
     return ".".join(parts)
+
+
+def flat(options: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Options of nested groups as group_option."""
+    result: dict[str, Any] = {}
+    for option, value in options.items():
+        result |= flat(value, f"{prefix}{option}_") if isinstance(value, dict) else {f"{prefix}{option}": value}
+    return result
 
 
 def make_folder(folder: Path) -> None:

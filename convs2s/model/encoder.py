@@ -12,7 +12,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from convs2s.config import EncoderGradient, ModelConfig, SourcePadding
-from convs2s.model.layers import SQRT_HALF, Dropout, GatedBlock, Linear, WeightNorm, embedding_table, expand
+from convs2s.model.layers import (
+    SQRT_HALF,
+    Dropout,
+    GatedBlock,
+    Linear,
+    WeightNorm,
+    embedding_table,
+    expand,
+    scale_gradient,
+)
 from convs2s.text.vocabulary import PAD
 
 
@@ -43,39 +52,48 @@ class Encoder(nn.Module):
         self.dropout = Dropout(source)
         stack = expand(config.encoder.layers)
         self.in_proj = Linear(width, stack[0].channels, eps, source)
-        inputs = [stack[0].channels] + [layer.channels for layer in stack]
+        widths = [stack[0].channels] + [layer.channels for layer in stack]
+        distances = config.encoder.residuals or [1] * len(stack)
+        self.reach = max(1, *distances)  # so many states are still needed
         self.layers = nn.ModuleList(
-            GatedBlock(channels, layer.channels, layer.kernel, eps, hidden, config.bottleneck)
-            for channels, layer in zip(inputs, stack, strict=False)
+            GatedBlock(widths[: i + 1], layer, distances[i], eps, hidden, config.bottleneck)
+            for i, layer in enumerate(stack)
         )
         self.out_proj = Linear(stack[-1].channels, width, eps)
         # The weights of the CNN, not the embeddings, see their gradients scaled, since every attention layer adds to
         # them (paper, sec. 3.5: divided by the number of attention layers; original: GradMultiply, by twice that).
-        divisor = {EncoderGradient.original: 2, EncoderGradient.paper: 1, EncoderGradient.unscaled: 0}
-        if divisor[config.encoder_gradient] and attention_layers:
-            for module in self.modules():
-                if isinstance(module, WeightNorm):
-                    module.gradient_scale = 1.0 / (divisor[config.encoder_gradient] * attention_layers)
+        # The PyTorch release scales the gradient of the CNN's output instead, which reaches the embeddings too.
+        divisor = {EncoderGradient.unscaled: 0, EncoderGradient.paper: 1}.get(config.encoder_gradient, 2)
+        scale = 1.0 / (divisor * attention_layers) if divisor and attention_layers else 1.0
+        self.output_gradient_scale = scale if config.encoder_gradient == EncoderGradient.output else 1.0
+        for module in self.modules():
+            if isinstance(module, WeightNorm) and config.encoder_gradient != EncoderGradient.output:
+                module.gradient_scale = scale
 
     def forward(self, source: Tensor) -> Encoded:
         """source (B, S) ids, padded on either side -> keys and values (B, S, E)."""
         real = source != PAD  # (B, S)
+        return self.encode(source, real, real if self.mask_padding and not bool(real.all()) else None)
+
+    def encode(self, source: Tensor, real: Tensor, mask: Tensor | None) -> Encoded:
+        """As ``forward``; real: (B, S), what is no padding; mask: the same, or None where nothing is to be masked."""
         embedded = self.embed_tokens(source)  # (B, S, E)
         if self.embed_positions is not None:
             embedded = embedded + self.embed_positions(real.cumsum(1) * real + PAD)
         embedded = self.dropout(embedded)
 
-        mask = real if self.mask_padding and not bool(real.all()) else None
         padding = None if mask is None else ~mask.unsqueeze(-1)  # (B, S, 1)
-        x = self.in_proj(embedded)  # (B, S, C)
+        states = [self.in_proj(embedded)]  # (B, S, C) each
         for layer in self.layers:
             assert isinstance(layer, GatedBlock)
-            y = layer.enter(x)
+            y = layer.enter(states[-1])
             if padding is not None:
                 y = y.masked_fill(padding, 0.0)  # convolutions see zeros beyond the sentence, as at its ends
             kernel = layer.conv.kernel
             y = layer.leave(layer.conv(F.pad(y, (0, 0, (kernel - 1) // 2, kernel // 2))))
-            x = (y + layer.residual(x)) * SQRT_HALF
-        keys = self.out_proj(x)  # (B, S, E)
+            states = [*states, layer.add_residual(y, states)][-self.reach :]
+        keys = self.out_proj(states[-1])  # (B, S, E)
+        if self.output_gradient_scale != 1.0:
+            keys = scale_gradient(keys, self.output_gradient_scale)
         counted = real if self.mask_padding else torch.ones_like(real)
         return Encoded(keys, (keys + embedded) * SQRT_HALF, mask, counted.sum(1).to(keys.dtype))

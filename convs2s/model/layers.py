@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from convs2s.config import LayerConfig
+from convs2s.model.products import Product
 from convs2s.text.vocabulary import PAD
 
 SQRT_HALF = math.sqrt(0.5)  # a sum of two branches of equal variance keeps that variance (paper, sec. 3.5)
@@ -31,6 +32,12 @@ def embedding_table(rows: int, width: int) -> nn.Embedding:
     table = nn.Embedding(rows, width, padding_idx=PAD)
     nn.init.normal_(table.weight, 0.0, 0.1)
     return table
+
+
+def autocast_type(x: Tensor) -> torch.dtype:
+    """The type that torch.autocast asks of matrix products on x's device, or x's own."""
+    device = x.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
 
 
 class ScaleGradient(torch.autograd.Function):
@@ -65,7 +72,7 @@ class WeightNorm(nn.Module):
         self.bias = nn.Parameter(torch.zeros(out))
         self.eps = eps
         self.gradient_scale = 1.0
-        self.folded: Tensor | None = None  # the effective weight, kept for inference by ConvS2S.fold
+        self.folded: Product | None = None  # with the effective weight, kept for inference by ConvS2S.fold
 
         self.register_load_state_dict_pre_hook(lambda module, *_: module.train(module.training))  # type: ignore[no-untyped-call]
 
@@ -80,7 +87,7 @@ class WeightNorm(nn.Module):
     def weight_and_bias(self) -> tuple[Tensor, Tensor]:
         """Effective weight (out, fan_in) and bias (out,), through which gradients flow back scaled."""
         if self.folded is not None and not torch.is_grad_enabled():
-            return self.folded, self.bias
+            return self.folded.weight, self.folded.bias
         weight, bias = self.weight(), self.bias
         if self.gradient_scale != 1.0:
             return scale_gradient(weight, self.gradient_scale), scale_gradient(bias, self.gradient_scale)
@@ -94,6 +101,8 @@ class Linear(WeightNorm):
         super().__init__(channels, out, math.sqrt((1.0 - dropout) / channels), eps)
 
     def forward(self, x: Tensor) -> Tensor:
+        if self.folded is not None and not torch.is_grad_enabled():
+            return self.folded(x)
         return F.linear(x, *self.weight_and_bias())
 
 
@@ -146,7 +155,11 @@ class Conv(WeightNorm):
         self.kernel = kernel
 
     def forward(self, x: Tensor) -> Tensor:
-        return Convolution.apply(x, *self.weight_and_bias())  # type: ignore[no-any-return,no-untyped-call]
+        if self.folded is not None and not torch.is_grad_enabled():
+            return self.folded(Convolution.taps(x.contiguous(), self.kernel)).view(x.shape[0], -1, len(self.bias))
+        half = autocast_type(x)
+        weight, bias = self.weight_and_bias()
+        return Convolution.apply(x.to(half), weight.to(half), bias.to(half))  # type: ignore[no-any-return,no-untyped-call]
 
 
 class Dropout(nn.Module):
@@ -164,10 +177,17 @@ class GatedBlock(nn.Module):
     """Dropout, convolution and gated linear unit (paper, sec. 3.2), and the projection that the residual needs.
 
     With a bottleneck the convolution runs between two narrow linear layers, each with its gate (original: -bfactor).
+
+    widths: channels of the stack's input and of every block's output up to this one's input.  distance: the residual
+    is that many entries from their end (1: the block's own input; 0: there is none).
     """
 
-    def __init__(self, channels: int, out: int, kernel: int, eps: float, dropout: float, bottleneck: int) -> None:
+    def __init__(
+        self, widths: list[int], layer: LayerConfig, distance: int, eps: float, dropout: float, bottleneck: int
+    ) -> None:
         super().__init__()
+        channels, out, kernel = widths[-1], layer.channels, layer.kernel
+        self.distance = distance
         self.dropout = Dropout(dropout)
         self.bottleneck_in: Linear | None = None
         self.bottleneck_out: Linear | None = None
@@ -178,7 +198,8 @@ class GatedBlock(nn.Module):
             self.bottleneck_out = Linear(width, 2 * out, eps)
         else:
             self.conv = Conv(channels, 2 * out, kernel, eps, dropout)
-        self.residual_proj = Linear(channels, out, eps, dropout) if channels != out else None
+        before = widths[-distance] if distance else out
+        self.residual_proj = Linear(before, out, eps, dropout) if before != out else None
 
     def enter(self, x: Tensor) -> Tensor:
         """(B, T, channels) -> the input of the convolution, (B, T, conv channels)."""
@@ -190,6 +211,12 @@ class GatedBlock(nn.Module):
         y = F.glu(y, -1)
         return y if self.bottleneck_out is None else F.glu(self.bottleneck_out(y), -1)
 
-    def residual(self, x: Tensor) -> Tensor:
-        """The other branch of the block's sum: its input before dropout, projected where the width changes."""
-        return x if self.residual_proj is None else self.residual_proj(x)
+    def add_residual(self, y: Tensor, states: list[Tensor]) -> Tensor:
+        """The block's sum: y (B, T, out) and, before dropout, an earlier state, projected where the width changes.
+
+        states: the stack's input and every block's output up to this one's input, (B, T, C) each.
+        """
+        if not self.distance:
+            return y
+        x = states[-self.distance]
+        return (y + (x if self.residual_proj is None else self.residual_proj(x))) * SQRT_HALF

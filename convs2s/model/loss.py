@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from convs2s.model.layers import autocast_type
+
 ROWS = 1024  # positions a piece; its logits, ROWS x V, are the only ones in memory
 
 
@@ -24,14 +26,15 @@ class LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, ignore: int) -> Tensor:
         differentiate = any(ctx.needs_input_grad[:3])
-        loss = hidden.new_zeros((), dtype=torch.float64)
+        half = autocast_type(hidden)  # of the products; softmax and sums stay in the weights' type
+        factor, loss = weight.to(half), hidden.new_zeros((), dtype=torch.float64)
         if differentiate:
             grad_hidden, grad_weight = torch.empty_like(hidden), torch.zeros_like(weight)
             grad_bias = torch.zeros_like(bias)
         for start in range(0, len(hidden), ROWS):
             piece = slice(start, start + ROWS)
-            rows, target = hidden[piece], targets[piece].unsqueeze(1)  # (n, C), (n, 1)
-            logits = torch.addmm(bias, rows, weight.t())  # (n, V)
+            rows, target = hidden[piece].to(half), targets[piece].unsqueeze(1)  # (n, C), (n, 1)
+            logits = torch.addmm(bias.to(half), rows, factor.t()).to(weight.dtype)  # (n, V)
             counts = target != ignore  # (n, 1)
             logits -= logits.amax(1, keepdim=True)
             chosen = logits.gather(1, target)
@@ -41,12 +44,13 @@ class LinearCrossEntropy(torch.autograd.Function):
             if differentiate:
                 likelihoods *= counts / total
                 likelihoods.scatter_add_(1, target, -counts.to(likelihoods.dtype))
-                torch.mm(likelihoods, weight, out=grad_hidden[piece])
-                grad_weight.addmm_(likelihoods.t(), rows)
                 grad_bias += likelihoods.sum(0)
+                grad_logits = likelihoods.to(half)
+                grad_hidden[piece] = grad_logits @ factor
+                grad_weight += grad_logits.t() @ rows
         if differentiate:
             ctx.save_for_backward(grad_hidden, grad_weight, grad_bias)
-        return loss.to(hidden.dtype)
+        return loss.to(weight.dtype)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:

@@ -1,6 +1,6 @@
 """One or several models that decode together as if they were one.
 
-B sentences · S source length · K beam · V vocabulary.
+B sentences · S source length · K beam · V vocabulary, filled up to a multiple of GROUP.
 """
 
 from __future__ import annotations
@@ -10,19 +10,24 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
+from convs2s.config import Average
 from convs2s.errors import UserError
 from convs2s.model import ConvS2S, DecoderState
+from convs2s.model.incremental import GROUP
+from convs2s.search.selection import Selection
 
 
 class Ensemble:
     """Models whose probabilities are averaged at every step (original: models/ensemble_model.lua).
 
-    The attention is the mean over each model's attention layers, then over the models.
+    ``average``: of the probabilities, as the original, or of their logarithms, renormalised. The attention is the mean
+    over each model's attention layers, then over the models.
     """
 
-    def __init__(self, models: Sequence[ConvS2S]) -> None:
+    def __init__(self, models: Sequence[ConvS2S], average: Average = Average.probabilities) -> None:
         """Raises UserError when the models' vocabularies differ in size."""
         if not models:
             raise ValueError("beam search needs a model")
@@ -33,12 +38,19 @@ class Ensemble:
                     f"the models' {side.replace('_', ' ')} sizes differ: {sizes}; an ensemble must share them"
                 )
         self.models = list(models)
+        self.average = average
         self.states: list[DecoderState] = []
+        self.mask: Tensor | None = None  # (B, 1, V) -inf at words that a sentence may not use
 
     @property
-    def max_length(self) -> int:
-        """Tokens that a sentence may have in every model, </s> included."""
-        return min(model.max_length for model in self.models)
+    def max_source_length(self) -> int:
+        """Tokens that a source may have in every model, </s> included."""
+        return min(model.max_source_length for model in self.models)
+
+    @property
+    def max_target_length(self) -> int:
+        """Likewise of a target."""
+        return min(model.max_target_length for model in self.models)
 
     @property
     def device(self) -> torch.device:
@@ -57,27 +69,54 @@ class Ensemble:
             for model in training:
                 model.train()
 
-    def start(self, source: Tensor, beam: int) -> None:
+    def start(self, source: Tensor, beam: int, selection: Selection | None = None) -> None:
         """Encode source (B, S); rows of a sentence stand side by side: row = b * K + k."""
-        self.states = [model.start(model.encode(source), beam) for model in self.models]
+        vocabulary = None if selection is None else selection.ids.to(source.device)
+        self.states = [model.start(model.encode(source), beam, vocabulary) for model in self.models]
+        self.mask = None
+        if selection is not None:
+            mask = torch.where(selection.allowed.to(source.device), 0.0, float("-inf"))  # (B, V')
+            filled = F.pad(mask, (0, -mask.shape[1] % GROUP))
+            self.mask = filled.unsqueeze(1)  # (B, 1, V)
 
-    def step(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """The last token of each hypothesis (B, K) -> log-probabilities (B, K, V), attention (B, K, S).
+    def step(self, tokens: Tensor) -> tuple[Tensor, list[list[Tensor]]]:
+        """The last token of each hypothesis (B, K) -> log-probabilities (B, K, V), each layer's attention (B, K, S) by
+        model.
 
         Half precision comes back as float32, since scores are sums of many log-probabilities.
         """
-        steps = [model.step(tokens, state) for model, state in zip(self.models, self.states, strict=True)]
-        log_probs = [widen(log_prob) for log_prob, _ in steps]
-        attention = [widen(weights) for _, weights in steps]
-        if len(steps) == 1:
-            return log_probs[0], attention[0]
-        mean = torch.stack(log_probs).logsumexp(0) - math.log(len(steps))
-        return mean, torch.stack(attention).mean(0)
+        log_probs, attention = [], []
+        for model, state in zip(self.models, self.states, strict=True):
+            logits, weights = model.raw_step(tokens, state)
+            if self.mask is not None:
+                logits.view(*tokens.shape, -1).add_(self.mask)
+            log_probs.append(logits.log_softmax(-1, dtype=widened(logits.dtype)))
+            attention.append(weights)
+        return self.combine(log_probs).view(*tokens.shape, -1), attention
+
+    def combine(self, log_probs: list[Tensor]) -> Tensor:
+        """One distribution from the models', (..., V) each; of probabilities any part will do."""
+        if len(log_probs) == 1:
+            return log_probs[0]
+        if self.average == Average.probabilities:
+            return torch.stack(log_probs).logsumexp(0) - math.log(len(log_probs))
+        return torch.stack(log_probs).mean(0).log_softmax(-1)
+
+    def mean_attention(self, attention: list[list[Tensor]], tokens: Tensor) -> Tensor:
+        """Averaged over layers and models, (B, K, S); zeros where nothing attends."""
+        means = [torch.stack(layers).mean(0) for layers in attention if layers]
+        if not means:
+            state = self.states[0]
+            return tokens.new_zeros(*tokens.shape, state.width, dtype=widened(state.decoder.table.dtype))
+        mean = means[0] if len(means) == 1 else torch.stack(means).mean(0)
+        return mean.to(widened(mean.dtype))
 
     def keep(self, sentences: Tensor) -> None:
         """Go on with these sentences only; (B',) indices."""
         for state in self.states:
             state.keep(sentences)
+        if self.mask is not None:
+            self.mask = self.mask[sentences]
 
     def reorder(self, rows: Tensor) -> None:
         """Row r continues what row ``rows[r]`` was; (B K,) indices."""
@@ -85,6 +124,6 @@ class Ensemble:
             state.reorder(rows)
 
 
-def widen(x: Tensor) -> Tensor:
-    """Half precision to float32; others as they are."""
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+def widened(dtype: torch.dtype) -> torch.dtype:
+    """float32 for half precision; others as they are."""
+    return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype

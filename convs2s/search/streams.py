@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import select
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,6 +12,9 @@ from pathlib import Path
 from convs2s.data.lines import read_lines
 from convs2s.errors import UserError
 from convs2s.files import atomic
+from convs2s.search.translate import blocks
+
+PATIENCE = 0.02  # seconds that a pipe with something in it may take to deliver more
 
 
 def read_input(path: str) -> Iterator[str]:
@@ -23,13 +28,48 @@ def read_input(path: str) -> Iterator[str]:
 def read_stdin() -> Iterator[str]:
     """The lines of standard input as they come."""
     for number, raw in enumerate(sys.stdin.buffer, start=1):
-        try:
-            yield raw.removesuffix(b"\n").decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise UserError(
-                f"standard input, line {number}, byte {error.start + 1}: 0x{raw[error.start]:02x} is not UTF-8; "
-                "convert the text, e.g. with iconv -f LATIN1 -t UTF-8"
-            ) from None
+        yield decode(raw.removesuffix(b"\n"), number)
+
+
+def read_blocks(path: str, chunk: int) -> Iterator[list[str]]:
+    """The same lines, at most ``chunk`` together. Of standard input, what is there: nobody waits for a full chunk."""
+    return stdin_blocks(chunk) if path == "-" else blocks(read_lines(path), chunk)
+
+
+def stdin_blocks(chunk: int) -> Iterator[list[str]]:
+    """Lines of standard input, as many as have arrived. A line counts when its end has come."""
+    try:
+        descriptor = sys.stdin.fileno()
+    except (OSError, ValueError, AttributeError):  # not a real file
+        yield from blocks(read_stdin(), chunk)
+        return
+    number, rest, ended = 0, b"", False
+    while not ended:
+        lines: list[str] = []
+        while not ended and len(lines) < chunk:
+            if lines and not select.select([descriptor], [], [], PATIENCE)[0]:
+                break
+            data = os.read(descriptor, 1 << 16)
+            ended = not data
+            *whole, rest = (rest + data).split(b"\n")
+            if ended and rest:
+                whole.append(rest)
+            for raw in whole:
+                number += 1
+                lines.append(decode(raw, number))
+        if lines:
+            yield lines
+
+
+def decode(raw: bytes, number: int) -> str:
+    """A line of standard input."""
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"standard input, line {number}, byte {error.start + 1}: 0x{raw[error.start]:02x} is not UTF-8; "
+            "convert the text, e.g. with iconv -f LATIN1 -t UTF-8"
+        ) from None
 
 
 @contextmanager

@@ -7,17 +7,23 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby, islice
 
 import torch
 from torch import Tensor
 
-from convs2s.config import SearchConfig, SourcePadding
+from convs2s.config import LongLines, SearchConfig, SourcePadding
 from convs2s.errors import UserError
 from convs2s.model import ConvS2S
-from convs2s.search.beam import beam_search, check_search
+from convs2s.search.beam import beam_search
+from convs2s.search.lexicon import read_lexicon
+from convs2s.search.pieces import Joints
+from convs2s.search.selection import Selection, read_aligned, select_batch
+from convs2s.search.settings import check_search
+from convs2s.search.splitting import split_line
 from convs2s.search.trace import Hypothesis
+from convs2s.search.unknown import replace_unknown
 from convs2s.text.tokenizer import Tokenizers
 from convs2s.text.vocabulary import EOS, PAD, UNK
 
@@ -31,11 +37,140 @@ class Translation:
 
     text: str  # plain text, never with a line end in it
     score: float = 0.0
-    hypothesis: Hypothesis | None = None  # None where the line had no pieces
+    hypothesis: Hypothesis | None = None  # None where the line had no pieces or was split
+
+
+@dataclass
+class Block:
+    """What became of some lines."""
+
+    translations: list[list[Translation]] = field(default_factory=list)  # of each line, best first
+    pieces: int = 0  # of the source, </s> included
+    unknown: int = 0  # of those, <unk>
 
 
 def to_stderr(message: str) -> None:
     print(message, file=sys.stderr, flush=True)
+
+
+class Translator:
+    """Models, tokenisers and search options, ready for lines of text."""
+
+    def __init__(
+        self,
+        models: Sequence[ConvS2S],
+        tokenizers: Tokenizers,
+        config: SearchConfig,
+        *,
+        name: str = "input",
+        attention: bool = False,
+        layers: bool = False,
+    ) -> None:
+        """name: what the lines come from, for messages; attention, layers: keep them with the hypotheses.
+
+        Raises UserError for impossible search settings.
+        """
+        check_search(config)
+        self.models, self.tokenizers, self.config, self.name = models, tokenizers, config, name
+        self.attention, self.layers = attention or config.unknown.replace, layers
+        self.limit = min(model.max_source_length for model in models)
+        self.exact = any(model.config.source_padding == SourcePadding.original for model in models)
+        self.joints = Joints(tokenizers.source), Joints(tokenizers.target)
+        unknown = config.unknown
+        self.lexicon = read_lexicon(unknown.lexicon) if unknown.replace and unknown.lexicon is not None else {}
+        self.aligned = read_aligned(config.selection, tokenizers)
+
+    def translate(self, lines: Sequence[str], first: int = 1) -> Block:
+        """The translations of lines, of which the first has number ``first`` in its file.
+
+        Raises UserError for a line longer than the models take, with its number, unless ``long_lines`` is cut.
+        """
+        texts, owners = list(lines), list(range(len(lines)))
+        sources = self.encode(texts)
+        if any(len(source) > self.limit for source in sources):
+            texts, owners = self.split(lines, sources, first)
+            sources = self.encode(texts)
+        block = Block(pieces=sum(map(len, sources)), unknown=sum(source.count(UNK) for source in sources))
+        found = self.search(sources, texts)
+        parts: list[list[list[Translation]]] = [[] for _ in lines]
+        for owner, translations in zip(owners, found, strict=True):
+            parts[owner].append(translations)
+        block.translations = [of_line[0] if len(of_line) == 1 else join(of_line) for of_line in parts]
+        return block
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Ids with </s>; nothing for a line without a piece."""
+        return [[*ids, EOS] if ids else [] for ids in self.tokenizers.source.encode(texts)]
+
+    def split(self, lines: Sequence[str], sources: Sequence[Sequence[int]], first: int) -> tuple[list[str], list[int]]:
+        """Lines in parts that the models take, and which line each is of."""
+        texts: list[str] = []
+        owners: list[int] = []
+        for number, (line, source) in enumerate(zip(lines, sources, strict=True)):
+            parts = [line]
+            if len(source) > self.limit:
+                if self.config.long_lines == LongLines.refuse:
+                    raise UserError(
+                        f"{self.name}, line {first + number}: {len(source)} pieces, </s> included, but the model takes "
+                        f"at most {self.limit}; split the line, or give search.long_lines=cut"
+                    )
+                parts = split_line(line, lambda text: len(self.encode([text])[0]) <= self.limit)
+            texts += parts
+            owners += [number] * len(parts)
+        return texts, owners
+
+    def search(self, sources: Sequence[Sequence[int]], texts: Sequence[str]) -> list[list[Translation]]:
+        """Sorted by length into batches, searched, and put in order again."""
+        config = self.config
+        results = [[Translation("")] for _ in sources]
+        lengths = [len(source) for source in sources]
+        for batch in length_batches(lengths, config.batch_size, config.batch_tokens, self.exact):
+            found = beam_search(
+                self.models,
+                pad([sources[i] for i in batch]),
+                config,
+                attention=self.attention,
+                layers=self.layers,
+                continuations=self.joints[1].continued if config.subwordpen else None,
+                selection=self.selection([sources[i] for i in batch]),
+            )
+            for i, hypotheses in zip(batch, found, strict=True):
+                results[i] = [
+                    Translation(one_line(self.text(hypothesis, texts[i])), hypothesis.score, hypothesis)
+                    for hypothesis in hypotheses
+                ]
+        return results
+
+    def selection(self, sources: Sequence[Sequence[int]]) -> Selection | None:
+        if self.aligned is None:
+            return None
+        return select_batch(sources, self.aligned, self.config.selection, self.models[0].target_vocabulary)
+
+    def text(self, hypothesis: Hypothesis, source: str) -> str:
+        """Plain text of a hypothesis, its <unk> replaced where that is asked for."""
+        if self.config.unknown.replace and UNK in hypothesis.ids and hypothesis.attention is not None:
+            pieces = self.tokenizers.source.pieces(source)
+            return replace_unknown(hypothesis.ids, hypothesis.attention, pieces, self.lexicon, *self.joints)
+        return self.tokenizers.target.decode(hypothesis.ids)
+
+
+class Warner:
+    """Says once that much of the source is unknown to the model."""
+
+    def __init__(self, name: str, warn: Callable[[str], None] = to_stderr) -> None:
+        self.name, self.warn = name, warn
+        self.pieces = self.unknown = 0
+        self.warned = False
+
+    def see(self, block: Block) -> None:
+        self.pieces += block.pieces
+        self.unknown += block.unknown
+        if self.unknown > MANY_UNKNOWN * self.pieces and not self.warned:
+            self.warned = True
+            self.warn(
+                f"warning: {self.name}: {self.unknown:,} of {self.pieces:,} pieces are unknown to the model; "
+                "is this the model's source language, written and segmented like its training text?"
+            )
 
 
 def translate_lines(
@@ -47,56 +182,50 @@ def translate_lines(
     name: str = "input",
     chunk: int = CHUNK,
     attention: bool = False,
+    layers: bool = False,
     warn: Callable[[str], None] = to_stderr,
 ) -> Iterator[list[Translation]]:
     """For each line, in order, its ``config.nbest`` best translations (fewer where fewer exist), best first.
 
     A line without a piece, a blank one above all, gives one empty translation. Memory is bounded by ``chunk`` lines.
-    name: what the lines come from, for messages; warn: told once when much of the source is unknown to the model.
-    Raises UserError for a line longer than the models take, with its number, and for impossible search settings.
+    warn: told once when much of the source is unknown to the model. Else as ``Translator``.
     """
-    check_search(config)
-    limit = min(model.max_length for model in models)
-    exact = any(model.config.source_padding == SourcePadding.original for model in models)
+    translator = Translator(models, tokenizers, config, name=name, attention=attention, layers=layers)
+    yield from translate_blocks(translator.translate, blocks(lines, chunk), Warner(name, warn))
+
+
+def translate_blocks(
+    translate: Callable[[Sequence[str], int], Block], blocks: Iterable[Sequence[str]], warner: Warner
+) -> Iterator[list[Translation]]:
+    """The translations of every line of every block, in order."""
+    first = 1
+    for lines in blocks:
+        block = translate(lines, first)
+        warner.see(block)
+        yield from block.translations
+        first += len(lines)
+
+
+def blocks(lines: Iterable[str], chunk: int) -> Iterator[list[str]]:
+    """Lines by the chunk."""
     lines = iter(lines)
-    first, pieces, unknown, warned = 1, 0, 0, False
     while block := list(islice(lines, chunk)):
-        sources = [[*ids, EOS] if ids else [] for ids in tokenizers.source.encode(block)]
-        for number, source in enumerate(sources, first):
-            if len(source) > limit:
-                raise UserError(
-                    f"{name}, line {number}: {len(source)} pieces, </s> included, but the model takes at most {limit}; "
-                    "split the line"
-                )
-        pieces += sum(map(len, sources))
-        unknown += sum(source.count(UNK) for source in sources)
-        if unknown > MANY_UNKNOWN * pieces and not warned:
-            warned = True
-            warn(
-                f"warning: {name}: {unknown:,} of {pieces:,} pieces are unknown to the model; "
-                "is this the model's source language, written and segmented like its training text?"
-            )
-        results = [[Translation("")] for _ in block]
-        for batch in length_batches([len(source) for source in sources], config.batch_size, exact):
-            found = beam_search(models, pad([sources[i] for i in batch]), config, attention=attention)
-            for i, hypotheses in zip(batch, found, strict=True):
-                results[i] = [
-                    Translation(one_line(tokenizers.target.decode(hypothesis.ids)), hypothesis.score, hypothesis)
-                    for hypothesis in hypotheses[: config.nbest]
-                ]
-        yield from results
-        first += len(block)
+        yield block
 
 
-def length_batches(lengths: Sequence[int], sentences: int, exact: bool) -> Iterator[list[int]]:
-    """Indices of at most ``sentences`` sentences of about equal length, longest first; those of length 0 left out.
+def length_batches(lengths: Sequence[int], sentences: int, tokens: int, exact: bool) -> Iterator[list[int]]:
+    """Indices of sentences of about equal length, longest first; those of length 0 left out.
 
+    sentences, tokens: a batch has at most so many sentences, and at most so many tokens, padding included.
     exact: only sentences of the same length meet, so that no source is padded (as the original evaluates).
     """
     order = sorted((i for i, length in enumerate(lengths) if length), key=lambda i: (-lengths[i], i))
     for _, group in groupby(order, key=lambda i: lengths[i] if exact else None):
-        while batch := list(islice(group, sentences)):
-            yield batch
+        waiting = list(group)
+        while waiting:
+            count = max(1, min(sentences, tokens // lengths[waiting[0]]))
+            yield waiting[:count]
+            del waiting[:count]
 
 
 def pad(sources: Sequence[Sequence[int]]) -> Tensor:
@@ -105,19 +234,19 @@ def pad(sources: Sequence[Sequence[int]]) -> Tensor:
     return torch.tensor([[*source, *[PAD] * (longest - len(source))] for source in sources])
 
 
+def join(parts: Sequence[Sequence[Translation]]) -> list[Translation]:
+    """The translations of a line that was split: the best of each part, then the second of each, and so on.
+
+    Their score is the sum of the parts' scores.
+    """
+    ranks = min(map(len, parts))
+    chosen = [[of_part[rank] for of_part in parts] for rank in range(ranks)]
+    return [
+        Translation(" ".join(part.text for part in rank if part.text), sum(part.score for part in rank))
+        for rank in chosen
+    ]
+
+
 def one_line(text: str) -> str:
     """A piece may spell a line end (byte fallback); the n-th output line would no longer be the n-th input's."""
     return text.replace("\n", " ")
-
-
-def output_lines(number: int, translations: Sequence[Translation], nbest: int) -> Iterator[str]:
-    """What is written for input line ``number`` (from 1), without line ends.
-
-    nbest = 1: the text. nbest > 1: one line a translation, best first: line number, score and text, tab separated; a
-    blank line gives a single one with an empty text.
-    """
-    if nbest == 1:
-        yield translations[0].text
-        return
-    for translation in translations:
-        yield f"{number}\t{translation.score:.6f}\t{translation.text}"

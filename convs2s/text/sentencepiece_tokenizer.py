@@ -8,6 +8,7 @@ names SentencePiece would leave every training line out that contains one.)
 from __future__ import annotations
 
 import io
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -86,6 +87,18 @@ class SentencePieceTokenizer:
             )
         return tokenizer
 
+    def spaced(self, lines: Sequence[str]) -> Sequence[str]:
+        """The lines as they are: SentencePiece cuts at spaces itself."""
+        if lines and lines[0].endswith("\r"):  # a CRLF file; without this each line would be encoded as a whole
+            return [line.rstrip("\r\n") for line in lines]
+        return lines
+
+    def word_ids(self, words: Sequence[str]) -> list[list[int] | None]:
+        """The ids of each word by itself: no piece crosses a space. None for a word with characters that
+        normalisation may turn into a space, drop, or join with what stands before it."""
+        ids: list[list[int]] = self._processor.encode(list(words))
+        return [found if separable(word) else None for word, found in zip(words, ids, strict=True)]
+
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
         """Ids of each line, without </s>; a blank line gives []."""
         ids: list[list[int]] = self._processor.encode([line.rstrip("\r\n") for line in lines])
@@ -108,6 +121,24 @@ class SentencePieceTokenizer:
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> SentencePieceTokenizer:
         return cls(state["model"].cpu().numpy().tobytes())
+
+
+def separable(word: str) -> bool:
+    """Whether a word holds no marks, separators or controls, neither written nor after NFKC."""
+    return all(map(_SAFE.__getitem__, word))
+
+
+class _Safe(dict[str, bool]):
+    """Whether a character keeps to its word: remembered for each that was met."""
+
+    def __missing__(self, character: str) -> bool:
+        folded = character + unicodedata.normalize("NFKC", character)
+        safe = character != "\u2581" and all(unicodedata.category(c)[0] not in "MZC" for c in folded)
+        self[character] = safe
+        return safe
+
+
+_SAFE = _Safe()
 
 
 def _readable(lines: Iterable[str], caught: list[Exception]) -> Iterator[str]:

@@ -9,7 +9,10 @@ from typing import Any, NamedTuple, Protocol
 
 from convs2s.config import TextConfig, TokenizerKind
 from convs2s.errors import UserError
+from convs2s.text.moses import Moses
+from convs2s.text.moses_bpe_tokenizer import MosesBpeTokenizer, count_pieces, count_words, learn_codes, read_codes
 from convs2s.text.sentencepiece_tokenizer import NORMALIZATIONS, SentencePieceTokenizer
+from convs2s.text.vocabulary import frequent_words
 from convs2s.text.whitespace_tokenizer import WhitespaceTokenizer
 
 
@@ -29,12 +32,19 @@ class Tokenizer(Protocol):
     def pieces(self, line: str) -> list[str]:
         """Surface pieces of a line, one for each id; unknown ones by their own text."""
 
+    def spaced(self, lines: Sequence[str]) -> Sequence[str]:
+        """The lines with spaces between words, for ``convs2s.text.word_cache``."""
+
+    def word_ids(self, words: Sequence[str]) -> Sequence[list[int] | None]:
+        """The ids of each word by itself; None where they depend on the rest of the line."""
+
     def state(self) -> dict[str, Any]:
         """Plain types and tensors, for torch.save and torch.load(weights_only=True)."""
 
 
-_KINDS: dict[str, type[SentencePieceTokenizer] | type[WhitespaceTokenizer]] = {
+_KINDS: dict[str, type[SentencePieceTokenizer] | type[MosesBpeTokenizer] | type[WhitespaceTokenizer]] = {
     "sentencepiece": SentencePieceTokenizer,
+    "moses_bpe": MosesBpeTokenizer,
     "whitespace": WhitespaceTokenizer,
 }
 
@@ -62,6 +72,18 @@ def _from_state(state: dict[str, Any]) -> Tokenizer:
     return _KINDS[state["kind"]].from_state(state)
 
 
+def segmenters(config: TextConfig, languages: tuple[str, str]) -> tuple[Moses, Moses] | None:
+    """What cuts raw lines of either side into words before anything is learnt; None for kinds that need no such step.
+
+    Errors: UserError for options that cannot work, before any text is read.
+    """
+    _check(config)
+    if config.kind is not TokenizerKind.moses_bpe:
+        return None
+    source, target = (Moses(language, config.punctuation, config.lowercase) for language in languages)
+    return source, target
+
+
 def train_tokenizers(
     config: TextConfig,
     source: Iterable[str],
@@ -69,36 +91,74 @@ def train_tokenizers(
     seed: int,
     *,
     count: int | None = None,
+    languages: tuple[str, str] = ("en", "en"),
+    segmented: bool = False,
     log: Callable[[str], None] = print,
 ) -> Tokenizers:
     """Learn the tokenisers from the training text. ``source`` is read to its end before ``target``, each once.
 
     ``count``: lines of either side; with it SentencePiece learns from ``training_lines`` of them, drawn with ``seed``.
+    ``languages``, ``segmented``: for moses_bpe, the sides' languages and whether the lines went through ``segmenters``.
     Errors: UserError for options that cannot work; whatever the iterables raise.
     """
     _check(config)
+    if config.kind is TokenizerKind.moses_bpe:
+        return _train_moses_bpe(config, source, target, languages, segmented)
     if config.kind is TokenizerKind.whitespace:
-        return _train(config, source, target, lambda lines: _train_whitespace(config, lines))
+        limits = {True: config.max_words, False: _max_target_words(config)}
+        return _train(config, source, target, lambda lines, first: _train_whitespace(config, lines, limits[first]))
     if count is not None:
         wanted = max(1, config.training_lines // 2) if config.joint else config.training_lines
         source, target = _draw(source, count, wanted, seed), _draw(target, count, wanted, seed)
-    return _train(config, source, target, lambda lines: _train_sentencepiece(config, lines, log))
+    return _train(config, source, target, lambda lines, _: _train_sentencepiece(config, lines, log))
 
 
 def _train(
-    config: TextConfig, source: Iterable[str], target: Iterable[str], learn: Callable[[Iterable[str]], Tokenizer]
+    config: TextConfig, source: Iterable[str], target: Iterable[str], learn: Callable[[Iterable[str], bool], Tokenizer]
 ) -> Tokenizers:
+    """``learn`` gets lines and whether the vocabulary is the source's."""
     if config.joint:
-        tokenizer = learn(chain(source, target))
+        tokenizer = learn(chain(source, target), True)
         return Tokenizers(tokenizer, tokenizer)
-    return Tokenizers(learn(source), learn(target))
+    return Tokenizers(learn(source, True), learn(target, False))
 
 
-def _train_whitespace(config: TextConfig, lines: Iterable[str]) -> WhitespaceTokenizer:
+def _max_target_words(config: TextConfig) -> int | None:
+    return config.max_words if config.max_target_words is None else config.max_target_words
+
+
+def _train_moses_bpe(
+    config: TextConfig, source: Iterable[str], target: Iterable[str], languages: tuple[str, str], segmented: bool
+) -> Tokenizers:
+    """Codes from both sides together (sec. 4.1), a vocabulary for both or for each."""
+    both = segmenters(config, languages)
+    assert both is not None
+    sides = [
+        count_words(lines if segmented else map(moses.segment, lines))
+        for moses, lines in zip(both, (source, target), strict=True)
+    ]
+    codes: list[str] = []
+    if config.codes is not None:
+        codes = read_codes(config.codes)
+    elif config.merges:
+        codes = learn_codes(sides[0] + sides[1], config.merges)
+    pieces = [count_pieces(words, codes) for words in sides]
+    if config.joint:
+        pieces = [pieces[0] + pieces[1]] * 2
+    kept = [
+        frequent_words(counts, config.min_frequency, limit)
+        for counts, limit in zip(pieces, (config.max_words, _max_target_words(config)), strict=True)
+    ]
+    if config.joint:
+        kept[1] = kept[0]
+    return Tokenizers(*(MosesBpeTokenizer(words, codes, moses) for words, moses in zip(kept, both, strict=True)))
+
+
+def _train_whitespace(config: TextConfig, lines: Iterable[str], max_words: int | None) -> WhitespaceTokenizer:
     return WhitespaceTokenizer.train(
         lines,
         min_frequency=config.min_frequency,
-        max_words=config.max_words,
+        max_words=max_words,
         joiner=config.joiner,
         join_input=config.join_input,
     )
@@ -136,16 +196,27 @@ def _draw(lines: Iterable[str], count: int, wanted: int, seed: int) -> Iterator[
 
 
 def _check(config: TextConfig) -> None:
-    if config.kind is TokenizerKind.whitespace:
+    if config.kind is not TokenizerKind.sentencepiece:
         if config.min_frequency < 1:
             raise UserError(f"text.min_frequency={config.min_frequency} must be at least 1 (1 keeps every word)")
-        if config.max_words is not None and config.max_words < 1:
-            raise UserError(f"text.max_words={config.max_words} must be at least 1, or null for no limit")
+        for name in ("max_words", "max_target_words"):
+            value = getattr(config, name)
+            if value is not None and value < 1:
+                raise UserError(f"text.{name}={value} must be at least 1, or null for no limit")
+        if config.joint and config.max_target_words is not None:
+            raise UserError(
+                f"text.max_target_words={config.max_target_words} needs a vocabulary a side: text.joint=false"
+            )
+    if config.kind is TokenizerKind.moses_bpe and config.merges < 0:
+        raise UserError(f"text.merges={config.merges} must be 0 (whole words) or more")
+    if config.kind is TokenizerKind.whitespace:
         if config.join_input and not config.joiner:
             raise UserError("text.join_input=true needs text.joiner, e.g. text.joiner='@@'")
         return
     if config.join_input:
-        raise UserError("text.join_input=true is for text.kind=whitespace; sentencepiece reads plain text")
+        raise UserError(f"text.join_input=true is for text.kind=whitespace; {config.kind.value} reads plain text")
+    if config.kind is TokenizerKind.moses_bpe:
+        return
     if config.normalization not in NORMALIZATIONS:
         raise UserError(f"text.normalization={config.normalization} is none of {', '.join(NORMALIZATIONS)}")
     if not 0 < config.character_coverage <= 1:

@@ -70,6 +70,14 @@ class WhitespaceTokenizer:
             words = [word for word in remove_joiners(" ".join(words), self.joiner).split(" ") if word]
         return words
 
+    def spaced(self, lines: Sequence[str]) -> list[str]:
+        """The lines with single spaces between the words of ``pieces``."""
+        return [" ".join(self.pieces(line)) for line in lines]
+
+    def word_ids(self, words: Sequence[str]) -> list[list[int]]:
+        """The id of each word."""
+        return [[self._ids[word]] for word in words]
+
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
         """Ids of each line, without </s>; a blank line gives []."""
         find = self._ids.__getitem__

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,66 +17,89 @@ import torch
 
 from convs2s.config import ModelConfig, TrainConfig, from_plain
 from convs2s.errors import UserError
+from convs2s.files import atomic
 from convs2s.model import ConvS2S
 from convs2s.text.tokenizer import Tokenizers
 
-END_RECORD = b"PK\x05\x06"  # a zip archive ends with this record, 22 bytes where it has no comment
-COMMENT = b"sha256:"
+END_RECORD = b"PK\x05\x06"  # a zip archive ends with this record of 22 bytes, the last two the length of a comment
+MARK = b"sha256:"
+COMMENT = len(MARK) + 64
 
 
 def save(path: Path, checkpoint: dict[str, Any]) -> None:
-    """Write ``checkpoint`` to ``path``, whole or not at all: a temporary file is flushed to disk and renamed."""
+    """Write ``checkpoint`` to ``path``, whole or not at all; UserError where the disk refuses."""
     buffer = io.BytesIO()
     torch.save(checkpoint, buffer)
-    content = buffer.getvalue()
-    assert content[-22:-18] == END_RECORD
-    comment = COMMENT + hashlib.sha256(content[:-2]).hexdigest().encode()
-    temporary = path.with_name(path.name + ".tmp")
-    try:
-        with open(temporary, "wb") as file:
-            file.write(content[:-2] + len(comment).to_bytes(2, "little") + comment)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        directory = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise UserError(f"{path}: checkpoint not written ({error.strerror}); the previous one is intact") from error
+    content = buffer.getbuffer()
+    assert bytes(content[-22:-18]) == END_RECORD
+    with atomic(path, "wb") as file:
+        file.write(content[:-2])
+        digest = hashlib.sha256(content[:-2]).hexdigest()
+        file.write(COMMENT.to_bytes(2, "little") + MARK + digest.encode())
 
 
 def load(path: str | Path) -> dict[str, Any]:
-    """Read a checkpoint to CPU memory.  Raises UserError when it is missing, damaged, or not one of ours."""
+    """Read a checkpoint to CPU memory.  UserError when it is missing, damaged, or not one of ours.
+
+    Nothing of the file is interpreted before its digest is found right, and then only tensors and plain types are.
+    """
     path = Path(path)
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise UserError(
-            f"checkpoint={path}: {error.strerror}; give the file that training wrote, e.g. checkpoints/best.pt"
-        ) from error
-    size = 2 + len(COMMENT) + 64
-    body, length, comment = content[:-size], content[-size : 2 - size], content[2 - size :]
-    if not comment.startswith(COMMENT) or length != (size - 2).to_bytes(2, "little") or body[-20:-16] != END_RECORD:
-        raise UserError(f"{path}: not a checkpoint of this program, or cut short")
-    if hashlib.sha256(body).hexdigest().encode() != comment[len(COMMENT) :]:
-        raise UserError(f"{path}: damaged: its content does not have the SHA-256 it was saved with")
+        raise UserError(f"checkpoint {path}: {error.strerror}; give the file that training wrote") from error
+    body, length, comment = content[: -COMMENT - 2], content[-COMMENT - 2 : -COMMENT], content[-COMMENT:]
+    if not comment.startswith(MARK) or length != COMMENT.to_bytes(2, "little") or body[-20:-16] != END_RECORD:
+        raise UserError(f"checkpoint {path}: not written by this program, or cut short")
+    if hashlib.sha256(body).hexdigest().encode() != comment[len(MARK) :]:
+        raise UserError(f"checkpoint {path}: damaged: its content does not have the SHA-256 it was saved with")
     try:
         checkpoint = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
-        raise UserError(f"{path}: not a checkpoint of this program ({str(error).splitlines()[0]})") from error
-    if not isinstance(checkpoint, dict) or "model" not in checkpoint or "config" not in checkpoint:
-        raise UserError(f"{path}: not a checkpoint of this program: model and config are missing")
+        raise UserError(f"checkpoint {path}: not one of this program ({str(error).splitlines()[0]:.100})") from error
+    if not isinstance(checkpoint, dict) or not {"model", "config", "tokenizers"} <= checkpoint.keys():
+        raise UserError(f"checkpoint {path}: not one of this program: it holds no model, config and tokenisers")
     return checkpoint
+
+
+def newest(folder: Path, log: Callable[[str], None]) -> tuple[Path, dict[str, Any]] | None:
+    """The checkpoint to resume from: last.pt or, where that is damaged, the one with the most updates.
+
+    A damaged file is named to ``log``.  None where there is no checkpoint; UserError where none is whole.
+    """
+    paths = sorted(folder.glob("*.pt"), key=lambda path: path.name != "last.pt")
+    found: list[tuple[Path, dict[str, Any]]] = []
+    for path in paths:
+        try:
+            checkpoint = load(path)
+        except UserError as error:
+            log(f"warning: {error}")
+            continue
+        if path.name == "last.pt":
+            return path, checkpoint
+        if "progress" in checkpoint:
+            found.append((path, checkpoint))
+    if not found:
+        if paths:
+            raise UserError(f"{folder}: no checkpoint is whole; restore one, or give another run_dir to start anew")
+        return None
+    return max(found, key=lambda item: item[1]["progress"]["update"])
+
+
+def load_weights(model: ConvS2S, checkpoint: dict[str, Any], name: str) -> None:
+    """Put a checkpoint's weights into ``model``; UserError where they do not fit."""
+    try:
+        model.load_state_dict(checkpoint["model"])
+    except RuntimeError as error:
+        reason = str(error).splitlines()[1].strip() if "\n" in str(error) else str(error)
+        raise UserError(f"{name}: its weights do not fit this model: {reason}") from error
 
 
 def build_model(checkpoint: dict[str, Any]) -> ConvS2S:
     """The model of a checkpoint, in evaluation mode."""
     config = from_plain(ModelConfig, checkpoint["config"]["model"])
     model = ConvS2S(config, checkpoint["source_vocabulary"], checkpoint["target_vocabulary"])
-    model.load_state_dict(checkpoint["model"])
+    load_weights(model, checkpoint, "checkpoint")
     return model.eval()
 
 

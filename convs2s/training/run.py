@@ -1,58 +1,35 @@
-"""A run and its directory: what is built before the first update, resumed, logged and saved."""
+"""A run and its directory: built and checked before the first update, resumed, saved, stopped."""
 
 from __future__ import annotations
 
 import json
 import math
-import os
-import platform
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
-import omegaconf
 import torch
-import yaml
-from tqdm import tqdm
 
 from convs2s.config import TrainConfig, to_plain
-from convs2s.data.batching import Batch, Indices, cut_batches
+from convs2s.data.batching import Batch, cut_batches
 from convs2s.data.corpus import check_lengths
 from convs2s.data.prepare import Prepared, check_tests, prepare, split_paths
 from convs2s.errors import UserError
 from convs2s.files import atomic, locked
 from convs2s.model import ConvS2S
+from convs2s.search.selection import batch_selector
 from convs2s.training import checkpoint
 from convs2s.training.annealing import Schedule
+from convs2s.training.distributed import World
+from convs2s.training.journal import Journal, perplexity, say, silent
 from convs2s.training.nag import NAG
-
-# Options that may change between the starts of one run: they say how long and how, not what is trained.
-CHANGEABLE = (
-    "run_dir",
-    "data.root",
-    "data.prepared_dir",
-    "data.test",
-    "data.url",
-    "data.sha256",
-    "optimizer.anneal_after",
-    "optimizer.min_lr",
-    "training.max_epochs",
-    "training.max_updates",
-    "training.log_every",
-    "training.save_every",
-    "training.keep",
-    "training.threads",
-    "training.device",
-    "training.tensorboard",
-    "search",
-)
+from convs2s.training.record import check_same_run, write_record
+from convs2s.training.update import Outcome, Updater, check_precision
 
 
 class Stopped(Exception):  # noqa: N818 - not an error
@@ -72,154 +49,129 @@ class Progress:
     update: int = 0  # updates in all
     loss: float = 0.0  # summed over the epoch's target tokens, nats
     tokens: int = 0  # target tokens of the epoch
+    recent_loss: float = 0.0  # the same since the last progress line
+    recent_tokens: int = 0
+    skipped: int = 0  # updates in a row that were not applied
     best_loss: float = math.inf  # lowest validation loss, nats per token
     best_epoch: int = 0
     metrics_bytes: int = 0  # length of metrics.jsonl
     finished: str | None = None  # why training ended
 
-    def count(self, batches: int, loss: float, tokens: int) -> None:
-        self.batch += batches
-        self.update += 1
-        self.loss += loss
-        self.tokens += tokens
-
-
-def resolve_device(name: str) -> torch.device:
-    """auto, cpu, cuda or cuda:N as a device; UserError where it is not there."""
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise UserError(f"device={name}: give auto, cpu, cuda or cuda:N") from None
-    if device.type == "cuda" and (not torch.cuda.is_available() or (device.index or 0) >= torch.cuda.device_count()):
-        raise UserError(f"device={name}: this machine has {torch.cuda.device_count()} CUDA devices; give device=cpu")
-    return device
-
 
 class Run:
     """Everything a training needs, open for as long as it lasts."""
 
-    def __init__(self, config: TrainConfig, data: Prepared) -> None:
-        self.config = config
+    def __init__(self, config: TrainConfig, world: World, data: Prepared) -> None:
+        self.config, self.world, self.data = config, world, data
         self.directory = Path(config.run_dir)
-        self.data = data
-        self.device = resolve_device(config.training.device)
+        self.say = say if world.first else silent
         torch.manual_seed(config.seed)
         sizes = len(data.tokenizers.source.symbols), len(data.tokenizers.target.symbols)
-        self.model = ConvS2S(config.model, *sizes).to(self.device)
+        self.model = ConvS2S(config.model, *sizes).to(world.device)
+        options = config.optimizer
         self.optimizer = NAG(
-            self.model.parameters(),
-            config.optimizer.lr,
-            config.optimizer.momentum,
-            config.optimizer.weight_decay,
-            config.optimizer.rescale_velocity,
+            self.model.parameters(), options.lr, options.momentum, options.weight_decay, options.rescale_velocity
         )
-        self.schedule = Schedule(config.optimizer.lr)
+        self.schedule = Schedule(options.lr)
         self.progress = Progress()
-        self.batches: list[Indices] = cut_batches(
+        self.updater = Updater(self.model, self.optimizer, config.training, options, config.seed, world)
+        self.updater.selector = batch_selector(config.training.selection, data.tokenizers)
+        self.batches = cut_batches(
             data.train.source_lengths,
             data.train.target_lengths,
             sentences=config.training.batch_sentences,
             tokens=config.training.batch_tokens,
             seed=config.seed,
         )
-        self.stop_signal: int | None = None
-        self.bar: tqdm[Any] | None = None
-        self.writer: Any = None
-        self._since = (time.perf_counter(), 0, 0.0)  # when, tokens and loss at the last progress line
-        self._cleanup = ExitStack()
-
-    # --- opening and closing ---
+        self.journal: Journal | None = None  # only the first process writes one
+        self.stop_signal = 0
+        self.saved_at = time.monotonic()
 
     @classmethod
-    def open(cls, config: TrainConfig) -> Run:
+    @contextmanager
+    def open(cls, config: TrainConfig, world: World) -> Iterator[Run]:
         """Check, prepare and build all that can fail, before the first update; resume where a checkpoint is."""
-        directory = Path(config.run_dir)
+        directory, training = Path(config.run_dir), config.training
+        for part in (config.model, config.optimizer, training):
+            part.check()
+        check_precision(training.precision, world.device)
         with ExitStack() as stack:
-            try:
-                (directory / "checkpoints").mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise UserError(f"run_dir={directory}: {error.strerror}; give another run_dir") from error
-            stack.enter_context(
-                locked(directory / ".lock", f"run_dir={directory} is in use by another process; give another run_dir")
+            if world.first:
+                make_directory(directory)
+                busy = f"run_dir={directory} is in use by another process; wait for it, or give another run_dir"
+                stack.enter_context(locked(directory / ".lock", busy))
+                check_same_run(directory, config)
+            if training.threads is not None:
+                torch.set_num_threads(training.threads)
+            torch.use_deterministic_algorithms(training.deterministic)
+            stack.callback(torch.use_deterministic_algorithms, False)
+            data = prepare(config.data, config.text, config.data.seed, say if world.first else silent)
+            check_data(data, config, say if world.first else silent)
+            run = cls(config, world, data)
+            resumed = run.resume()
+            if world.first:
+                for change in write_record(directory, config, data.manifest):
+                    run.say(f"warning: since the run's last start, {change}")
+                run.journal = Journal(directory, run.progress.metrics_bytes, run.progress.update, training.tensorboard)
+                stack.callback(run.journal.close)
+                if resumed is not None and resumed.name != "last.pt":
+                    run.save("last")  # in the place of the damaged one
+            run.catch_signals(stack)
+            count = sum(parameter.numel() for parameter in run.model.parameters())
+            processes = f" and {world.size - 1} more" if world.size > 1 else ""
+            run.say(
+                f"{count:,} parameters, {len(data.train):,} training pairs in {len(run.batches):,} batches, "
+                f"{len(data.valid):,} validation pairs, on {world.device}{processes}"
             )
-            check_same_run(directory, config)
-            if config.training.threads is not None:
-                torch.set_num_threads(config.training.threads)
-            data = prepare(config.data, config.text, config.data.seed, say)
-            check_data(data, config)
-            run = cls(config, data)
-            run.record()
-            run.resume()
-            if config.training.tensorboard:
-                from torch.utils.tensorboard import SummaryWriter  # imported here: it takes a second
+            yield run
 
-                run.writer = SummaryWriter(str(directory / "tensorboard"), purge_step=run.progress.update + 1)
-                stack.callback(run.writer.close)
-            run._cleanup = stack.pop_all()
-        return run
+    def catch_signals(self, stack: ExitStack) -> None:
+        """Note a stop signal for the end of the current update; a second one interrupts at once."""
 
-    def __enter__(self) -> Run:
         def note(number: int, frame: FrameType | None) -> None:
-            if self.stop_signal is not None:  # the second signal does not wait for the update
+            if self.stop_signal:
                 raise KeyboardInterrupt
             self.stop_signal = number
 
-        for number in (signal.SIGINT, signal.SIGTERM):
-            self._cleanup.callback(signal.signal, number, signal.signal(number, note))
-        count = sum(parameter.numel() for parameter in self.model.parameters())
-        say(
-            f"{count:,} parameters, {len(self.data.train):,} training pairs in {len(self.batches):,} batches, "
-            f"{len(self.data.valid):,} validation pairs, on {self.device}"
-        )
-        return self
+        for name in self.config.training.stop_signals:
+            try:
+                number = signal.Signals[name]
+                stack.callback(signal.signal, number, signal.signal(number, note))
+            except (KeyError, OSError):
+                raise UserError(f"training.stop_signals: {name} is no signal that can be caught; try SIGTERM") from None
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._close_bar()
-        self._cleanup.close()
+    def resume(self) -> Path | None:
+        """Go on from the newest whole checkpoint, if there is one; returns which."""
+        found = checkpoint.newest(self.directory / "checkpoints", self.say)
+        if found is None:
+            return None
+        path, saved = found
+        checkpoint.load_weights(self.model, saved, str(path))
+        self.optimizer.load_state_dict(saved["optimizer"])
+        self.updater.scaler.load_state_dict(saved["scaler"])
+        self.schedule = Schedule(**saved["schedule"])
+        self.progress = Progress(**saved["progress"])
+        if self.progress.finished is not None and self.limit_raised(self.progress.finished):
+            self.progress.finished = None
+        self.say(f"resuming {path} at epoch {self.progress.epoch}, update {self.progress.update}")
+        return path
 
-    def record(self) -> None:
-        """Write what the run is made of: configuration, versions, revision, data checksums."""
-        with atomic(self.directory / "config.yaml") as file:
-            yaml.safe_dump(to_plain(self.config), file, sort_keys=False, allow_unicode=True)
-        with atomic(self.directory / "environment.json") as file:
-            json.dump({**environment(), "data": self.data.manifest}, file, indent=1, ensure_ascii=False)
-
-    def resume(self) -> None:
-        """Go on from the last checkpoint, if there is one."""
-        path = self.directory / "checkpoints" / "last.pt"
-        metrics = self.directory / "metrics.jsonl"
-        if path.exists():
-            saved = checkpoint.load(path)
-            self.model.load_state_dict(saved["model"])
-            self.optimizer.load_state_dict(saved["optimizer"])
-            self.schedule = Schedule(**saved["schedule"])
-            self.progress = Progress(**saved["progress"])
-            self.reopen()
-            say(f"resuming {path} at epoch {self.progress.epoch}, update {self.progress.update}")
-        metrics.touch()
-        os.truncate(metrics, self.progress.metrics_bytes)  # lines of updates after the checkpoint are written again
-
-    def reopen(self) -> None:
-        """Let a finished run go on where a limit was raised since."""
+    def limit_raised(self, finished: str) -> bool:
+        """Whether what ended the run no longer would."""
         progress, training = self.progress, self.config.training
-        if progress.finished is None:
-            return
         more = {
             "training.max_epochs": progress.epoch <= training.max_epochs,
             "training.max_updates": training.max_updates is None or progress.update < training.max_updates,
             "annealing": self.schedule.lr >= self.config.optimizer.min_lr,
         }
-        if any(progress.finished.startswith(limit) and raised for limit, raised in more.items()):
-            progress.finished = None
-
-    # --- saving and logging ---
+        return any(finished.startswith(limit) and raised for limit, raised in more.items())
 
     def save(self, name: str) -> None:
-        """Write checkpoints/NAME.pt."""
+        """Write checkpoints/NAME.pt; only the first process does."""
+        self.saved_at = time.monotonic()
+        if self.journal is None:
+            return
+        self.progress.metrics_bytes = self.journal.length
         checkpoint.save(
             self.directory / "checkpoints" / f"{name}.pt",
             {
@@ -229,144 +181,151 @@ class Run:
                 "target_vocabulary": self.model.target_vocabulary,
                 "tokenizers": self.data.tokenizers.state(),
                 "optimizer": self.optimizer.state_dict(),
+                "scaler": self.updater.scaler.state_dict(),
                 "schedule": self.schedule.state(),
                 "progress": asdict(self.progress),
             },
         )
 
+    def end_update(self, outcome: Outcome, batches: Sequence[Batch], consumed: int) -> None:
+        """Count an update, log it, save where it is time, and stop where a signal asks for it (on all ranks alike)."""
+        progress, training = self.progress, self.config.training
+        progress.batch += consumed
+        progress.update += 1
+        if outcome.applied:
+            progress.skipped = 0
+            progress.loss += outcome.loss
+            progress.tokens += outcome.tokens
+            progress.recent_loss += outcome.loss
+            progress.recent_tokens += outcome.tokens
+        else:
+            progress.skipped += 1
+            self.report_nonfinite(outcome, batches)
+        if outcome.parts > 1:
+            self.say(
+                f"update {progress.update}: out of memory, done in {outcome.parts} parts a batch; {shape(batches)}"
+            )
+        if self.journal is not None:
+            group = self.world.size * training.accumulate
+            total, done = math.ceil(len(self.batches) / group), math.ceil(progress.batch / group)
+            self.journal.advance(progress.epoch, done, total, outcome.tokens)
+            if progress.update % training.log_every == 0:
+                place = f"epoch {progress.epoch} · {done}/{total} · update {progress.update}"
+                values = {
+                    "kind": "train",
+                    "epoch": progress.epoch,
+                    "update": progress.update,
+                    "loss": progress.recent_loss / max(1, progress.recent_tokens),
+                    "lr": self.schedule.lr,
+                    "gradient_norm": outcome.norm,
+                }
+                self.journal.progress(place, values, gradient_norms(self.model))
+        if progress.update % training.log_every == 0:
+            progress.recent_loss, progress.recent_tokens = 0.0, 0
+        stop = int(max(self.world.sum([self.stop_signal])))
+        minutes = (time.monotonic() - self.saved_at) / 60
+        if (
+            stop
+            or (training.save_every is not None and progress.update % training.save_every == 0)
+            or (training.save_minutes is not None and minutes >= training.save_minutes)
+        ):
+            self.save("last")
+        if stop:
+            raise Stopped(self.stop_signal or int(signal.SIGTERM))
+
+    def report_nonfinite(self, outcome: Outcome, batches: Sequence[Batch]) -> None:
+        """Write down which sentences gave a loss or gradient that is not finite; stop unless it may be skipped."""
+        progress, training = self.progress, self.config.training
+        path = self.directory / f"nonfinite-{progress.update}.json"
+        if self.world.first:
+            lines = [[int(line) for line in self.data.train.lines[batch.indices]] for batch in batches]
+            report = {
+                "update": progress.update,
+                "loss": repr(outcome.loss),
+                "gradient_norm": repr(outcome.norm),
+                "gradient_norms": {part: repr(norm) for part, norm in gradient_norms(self.model)},
+                "lines": lines,
+            }
+            with atomic(path) as file:
+                json.dump(report, file, indent=1)
+        what = f"update {progress.update}: loss {outcome.loss} or gradient norm {outcome.norm} is not finite"
+        self.say(f"{what}; update not applied, sentences in {path}")
+        if training.nonfinite.value == "stop" or progress.skipped > training.max_skips:
+            raise UserError(
+                f"{what}; the last checkpoint is intact, the sentences are in {path}: "
+                "lower optimizer.lr, or give training.nonfinite=skip"
+            )
+
     def end_epoch(self, valid_loss: float) -> None:
-        """Log the epoch, keep the checkpoint if it is the best so far, and set out for the next."""
-        progress = self.progress
+        """Anneal, log the epoch, keep the checkpoint if it is the best so far, and set out for the next epoch."""
+        progress, training = self.progress, self.config.training
         epoch, train_loss = progress.epoch, progress.loss / max(1, progress.tokens)
-        best = valid_loss < progress.best_loss
-        self._close_bar()
-        say(
+        lr, best = self.schedule.lr, valid_loss < progress.best_loss
+        reason = self.schedule.end_epoch(epoch, valid_loss, self.config.optimizer)
+        if self.journal is not None:
+            self.journal.close_bar()
+            self.journal.metric(
+                {
+                    "kind": "epoch",
+                    "epoch": epoch,
+                    "update": progress.update,
+                    "lr": lr,
+                    "train_loss": train_loss,
+                    "valid_loss": valid_loss,
+                    "train_perplexity": perplexity(train_loss),
+                    "valid_perplexity": perplexity(valid_loss),
+                }
+            )
+        self.say(
             f"epoch {epoch} · update {progress.update} · train ppl {perplexity(train_loss):.2f} · "
             f"valid ppl {perplexity(valid_loss):.2f}{' (best)' if best else ''} · next lr {self.schedule.lr:g}"
         )
-        self.metric(
-            kind="epoch",
-            epoch=epoch,
-            update=progress.update,
-            train_loss=train_loss,
-            valid_loss=valid_loss,
-            valid_perplexity=perplexity(valid_loss),
-            next_lr=self.schedule.lr,
-        )
         progress.epoch, progress.batch, progress.loss, progress.tokens = epoch + 1, 0, 0.0, 0
-        self._since = (time.perf_counter(), 0, 0.0)
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.schedule.lr
         if best:
             progress.best_loss, progress.best_epoch = valid_loss, epoch
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.schedule.lr
+        if reason is None and epoch >= training.max_epochs:
+            reason = f"training.max_epochs={training.max_epochs} reached"
+        progress.finished = reason
+        if best:
             self.save("best")
-        if self.config.training.keep is not None and epoch % self.config.training.keep == 0:
+        if training.keep is not None and epoch % training.keep == 0:
             self.save(f"epoch{epoch}")
-
-    def log_update(self, norm: float, batches: Sequence[Batch]) -> None:
-        """A progress line and a metrics line every ``training.log_every`` updates; the bar moves with each."""
-        progress = self.progress
-        if sys.stderr.isatty():
-            if self.bar is None:
-                done = progress.batch - len(batches)
-                self.bar = tqdm(total=len(self.batches), initial=done, desc=f"epoch {progress.epoch}", leave=False)
-            self.bar.update(len(batches))
-        if progress.update % self.config.training.log_every:
-            return
-        then, tokens, loss = self._since
-        now = time.perf_counter()
-        speed = (progress.tokens - tokens) / (now - then)
-        mean = (progress.loss - loss) / max(1, progress.tokens - tokens)
-        self._since = (now, progress.tokens, progress.loss)
-        lr = self.schedule.lr
-        self.metric(kind="train", epoch=progress.epoch, update=progress.update, loss=mean, lr=lr, gradient_norm=norm)
-        if self.writer is not None:
-            self.writer.add_scalar("train/tokens_per_second", speed, progress.update)
-        line = f"ppl {perplexity(mean):.2f} · lr {lr:g} · |g| {norm:.3f} · {speed:,.0f} tokens/s"
-        if self.bar is not None:
-            self.bar.set_postfix_str(line)
-        else:
-            say(f"epoch {progress.epoch} · {progress.batch}/{len(self.batches)} · update {progress.update} · {line}")
-
-    def metric(self, **values: Any) -> None:
-        """One line of metrics.jsonl, without times (they would differ between equal runs), and TensorBoard scalars."""
-        line = json.dumps(values) + "\n"
-        with open(self.directory / "metrics.jsonl", "a", encoding="utf-8") as file:
-            file.write(line)
-        self.progress.metrics_bytes += len(line.encode())
-        if self.writer is not None:
-            for name, value in values.items():
-                if isinstance(value, float):
-                    self.writer.add_scalar(f"{values['kind']}/{name}", value, values["update"])
-
-    def _close_bar(self) -> None:
-        if self.bar is not None:
-            self.bar.close()
-            self.bar = None
+        self.save("last")
+        if self.journal is not None:
+            self.journal.restart_clock()
+        if self.world.sum([self.stop_signal])[0] and reason is None:
+            raise Stopped(self.stop_signal or int(signal.SIGTERM))
 
 
-def say(line: str) -> None:
-    """A line for people, on standard error, that leaves a progress bar whole."""
-    tqdm.write(line, file=sys.stderr)
+def make_directory(directory: Path) -> None:
+    """The run's directory, made and writable, or a UserError."""
+    try:
+        (directory / "checkpoints").mkdir(parents=True, exist_ok=True)
+        (directory / ".lock").touch()
+    except OSError as error:
+        raise UserError(f"run_dir={directory}: {error.strerror}; give another run_dir") from error
 
 
-def perplexity(loss: float) -> float:
-    """exp(loss), infinite where that overflows."""
-    return math.exp(loss) if loss < 700 else math.inf
-
-
-def check_data(data: Prepared, config: TrainConfig) -> None:
+def check_data(data: Prepared, config: TrainConfig, log: Any) -> None:
     """Refuse, before the first update, sentences beyond the position table, in any split."""
     limit = config.model.max_positions - 2
     for split, corpus in (("train", data.train), ("valid", data.valid)):
-        check_lengths(corpus, limit, *split_paths(config.data, split, say))
-    check_tests(config.data, data.tokenizers, limit, say)
+        check_lengths(corpus, limit, *split_paths(config.data, split, log))
+    check_tests(config.data, data.tokenizers, limit, log)
 
 
-def check_same_run(directory: Path, config: TrainConfig) -> None:
-    """Refuse to go on with a run under another configuration."""
-    path = directory / "config.yaml"
-    if not (directory / "checkpoints" / "last.pt").exists() or not path.exists():
-        return
-    try:
-        with open(path, encoding="utf-8") as file:
-            before = flatten(yaml.safe_load(file))
-    except (OSError, yaml.YAMLError) as error:
-        raise UserError(f"{path}: unreadable ({error}); restore it, or give another run_dir") from error
-    now = flatten(to_plain(config))
-    for key in sorted(before.keys() | now.keys()):
-        changeable = any(key == name or key.startswith(f"{name}.") for name in CHANGEABLE)
-        if not changeable and before.get(key) != now.get(key):
-            raise UserError(
-                f"run_dir={directory} holds a run with {key}={before.get(key)}, this command says {now.get(key)}: "
-                "give another run_dir, or the option as it was"
-            )
+def gradient_norms(model: ConvS2S) -> Iterator[tuple[str, float]]:
+    """The 2-norm of the present gradient of each part of the model: encoder.layers.0, decoder.output, ..."""
+    parts: dict[str, float] = {}
+    for name, parameter in model.named_parameters():
+        if parameter.grad is not None:
+            part = ".".join(name.split(".")[: 3 if ".layers." in name else 2])
+            parts[part] = parts.get(part, 0.0) + float(parameter.grad.square().sum())
+    return ((part, math.sqrt(square)) for part, square in parts.items())
 
 
-def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """{"a": {"b": 1}} -> {"a.b": 1}."""
-    flat: dict[str, Any] = {}
-    for key, value in tree.items():
-        if isinstance(value, dict):
-            flat.update(flatten(value, f"{prefix}{key}."))
-        else:
-            flat[f"{prefix}{key}"] = value
-    return flat
-
-
-def environment() -> dict[str, Any]:
-    """Versions, git revision and command of this process."""
-    try:
-        git = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=40"]
-        revision = subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        revision = "unknown"
-    return {
-        "command": " ".join(sys.argv),
-        "revision": revision,
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "omegaconf": omegaconf.__version__,
-        "machine": platform.machine(),
-        "threads": torch.get_num_threads(),
-    }
+def shape(batches: Sequence[Batch]) -> str:
+    """The shapes of some batches, for messages."""
+    return ", ".join(f"{b.sentences} x {b.source.shape[1]} + {b.target.shape[1]}" for b in batches) or "none here"

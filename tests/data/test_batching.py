@@ -197,6 +197,39 @@ def test_ranks_share_an_epoch(count: int, seed: int, epoch: int, world_size: int
     assert union.count(-1) < world_size
 
 
+@given(corpora(), st.integers(1, 9), st.none() | st.integers(1, 150), st.integers(1, 3), st.integers(1, 9))
+def test_every_sentence_is_seen_once_an_epoch(
+    lengths: Lengths, sentences: int, tokens: int | None, epoch: int, world_size: int
+) -> None:
+    """Fault: over all ranks a sentence is dropped or seen twice, or ranks do unequal numbers of updates."""
+    batches = cut_batches(*lengths, sentences=sentences, tokens=tokens, seed=1)
+    orders = [epoch_order(len(batches), 1, epoch, rank, world_size) for rank in range(world_size)]
+    assert len({len(order) for order in orders}) == 1
+    seen = [i for order in orders for number in order.tolist() if number >= 0 for i in batches[number].tolist()]
+    assert sorted(seen) == list(range(len(lengths[0])))
+
+
+def test_batches_are_a_sequence() -> None:
+    """Fault: an index or slice that means something else than in a list, or indices of a narrow type."""
+    batches = cut_batches(np.arange(1, 8), np.arange(1, 8), sentences=3, tokens=None, seed=None)
+    assert len(batches) == 3
+    assert [batch.tolist() for batch in batches] == [[0, 1, 2], [3, 4, 5], [6]]
+    assert [batch.tolist() for batch in batches[::-2]] == [[6], [0, 1, 2]]
+    assert batches[-1].tolist() == [6]
+    assert batches[0].dtype == np.int64
+    with pytest.raises(IndexError):
+        batches[3]
+    none = np.zeros(0, np.int64)
+    assert len(cut_batches(none, none, sentences=3, tokens=9, seed=1)) == 0
+
+
+def test_lengths_beyond_sixteen_bits_sort_as_well() -> None:
+    """Fault: a radix sort on lengths that were cut to 16 bits."""
+    lengths = np.array([70_000, 3, 65_537, 2]), np.array([1, 70_000, 1, 70_001])
+    order = np.concatenate(list(cut_batches(*lengths, sentences=9, tokens=None, seed=5))).tolist()
+    assert order == [3, 1, 2, 0]
+
+
 def test_epoch_order_changes() -> None:
     """Fault: every epoch, or every seed, has the same order; or seed and epoch are only added up."""
     orders = {tuple(map(int, epoch_order(50, seed, epoch))) for seed in range(5) for epoch in range(1, 9)}

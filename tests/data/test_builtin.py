@@ -68,8 +68,8 @@ BALL = np("the ball", subordinate(say(I, "suchen", "past"), Pair("that", RELATIV
 LADY = np("the tall woman", subordinate(say("the boy", "helfen", "perfect"), Pair("whom", RELATIVE[1].forms["dative"])))
 CHILD = np("the child")
 
-# Each a clause and its two texts. In order: the bracket and verb-final clauses; separable verbs; inversion; cases and the
-# middle field; negation; German verbs by subject; pronouns and relative clauses; predicates and numbers.
+# Each a clause and its two texts. In order: the bracket and verb-final clauses; separable verbs; inversion; cases and
+# the middle field; negation; German verbs by subject; pronouns and relative clauses; predicates and numbers.
 DERIVATIONS = [
     (statement(SEEN), "the dog has seen the ball = der Hund hat den Ball gesehen"),
     (subordinate(SEEN, BECAUSE), "because the dog has seen the ball = weil der Hund den Ball gesehen hat"),
@@ -143,8 +143,8 @@ DERIVATIONS = [
         "our aunt dreamed of the old man = unsere Tante träumte vom alten Mann",
     ),
     (
-        statement(say("this student", "zuhören", "progressive", "the judge", negated=True)),
-        "this student is not listening to the judge = diese Studentin hört der Richterin nicht zu",
+        statement(say("this student", "zuhören", "progressive", "the teacher", negated=True)),
+        "this student is not listening to the teacher = diese Studentin hört der Lehrerin nicht zu",
     ),
     (
         statement(say("the man", "kaufen", "perfect", "a lamp", negated=True)),
@@ -221,7 +221,7 @@ DECLENSION = [
     ("our rich uncle +", "unsere reichen Onkel | unsere reichen Onkel | unseren reichen Onkeln"),
     ("- small apple +", "kleine Äpfel | kleine Äpfel | kleinen Äpfeln"),
     ("21 expensive car", "einundzwanzig teure Autos | einundzwanzig teure Autos | einundzwanzig teuren Autos"),
-    ("the curious boy", "der neugierige Junge | den neugierigen Jungen | dem neugierigen Jungen"),
+    ("the clever boy", "der kluge Junge | den klugen Jungen | dem klugen Jungen"),
     ("their neighbour", "ihr Nachbar | ihren Nachbarn | ihrem Nachbarn"),
     ("a dark forest", "ein dunkler Wald | einen dunklen Wald | einem dunklen Wald"),
     ("this church window", "dieses Kirchenfenster | dieses Kirchenfenster | diesem Kirchenfenster"),
@@ -272,13 +272,15 @@ def test_places() -> None:
     ]  # fmt: skip
 
 
-NUMBERS = """0 zero null, 1 one eins, 2 two zwei, 3 three drei, 6 six sechs, 7 seven sieben, 8 eight acht, 11 eleven elf,
+NUMBERS = """
+    0 zero null, 1 one eins, 2 two zwei, 3 three drei, 6 six sechs, 7 seven sieben, 8 eight acht, 11 eleven elf,
     12 twelve zwölf, 13 thirteen dreizehn, 15 fifteen fünfzehn, 16 sixteen sechzehn, 17 seventeen siebzehn,
     18 eighteen achtzehn, 20 twenty zwanzig, 21 twenty-one einundzwanzig, 22 twenty-two zweiundzwanzig,
-    30 thirty dreißig, 31 thirty-one einunddreißig, 36 thirty-six sechsunddreißig, 40 forty vierzig, 47 forty-seven siebenundvierzig,
-    50 fifty fünfzig, 60 sixty sechzig, 66 sixty-six sechsundsechzig, 67 sixty-seven siebenundsechzig,
-    70 seventy siebzig, 71 seventy-one einundsiebzig, 77 seventy-seven siebenundsiebzig, 80 eighty achtzig, 88 eighty-eight achtundachtzig,
-    90 ninety neunzig, 99 ninety-nine neunundneunzig"""
+    30 thirty dreißig, 31 thirty-one einunddreißig, 36 thirty-six sechsunddreißig, 40 forty vierzig,
+    47 forty-seven siebenundvierzig, 50 fifty fünfzig, 60 sixty sechzig, 66 sixty-six sechsundsechzig,
+    67 sixty-seven siebenundsechzig, 70 seventy siebzig, 71 seventy-one einundsiebzig,
+    77 seventy-seven siebenundsiebzig, 80 eighty achtzig, 88 eighty-eight achtundachtzig, 90 ninety neunzig,
+    99 ninety-nine neunundneunzig"""
 
 
 def test_numbers() -> None:
@@ -337,7 +339,7 @@ def test_the_tables_name_only_what_exists() -> None:
 
 
 def test_the_lexicon_has_no_homographs() -> None:
-    """Would catch a word that would make the German ambiguous: they put (now or then?), the fish (one or more?)."""
+    """Would catch words that make the German ambiguous: they put (now or then?), the fish (one or more?)."""
     for verb in VERBS.values():
         assert verb.base != verb.past or verb.base == "cost"  # which is said of one thing, in the present: costs
         assert bool(verb.objects) == (verb.pattern in ("accusative", "dative", "recipient"))
@@ -363,7 +365,7 @@ PHENOMENA = {
     "nicht": r"\bnicht\b",
     "kein": r"\b[Kk]ein",
     "must not": r"\bdarf|dürfen\b",
-    "compound": r"\b(Garten|Küchen|Keller|Büro|Schul|Kirchen|Bibliotheks|Museums|Hotel|Bahnhofs)(t[iüo]|s[ct]|lam|fen|uhr)",
+    "compound": r"\b(Garten|Küchen|Büro|Schul|Kirchen|Bibliotheks|Museums|Hotel|Bahnhofs)(t[iüo]|s[ct]|lam|fen|uhr)",
     "dative": r"\b(dem|einem|meinem|unserem|seinem|ihrem|diesem)\b",
     "comparison": r"er als (d|m)|so \w+ wie",
     "polite request": r"^Bitte \w+en Sie ",
@@ -376,7 +378,7 @@ def test_every_phenomenon_is_frequent() -> None:
     author = Author(random.Random(13))
     texts = [write(author).pair.german for _ in range(10000)]
     counts = {name: sum(bool(re.search(pattern, text)) for text in texts) for name, pattern in PHENOMENA.items()}
-    assert {name: count for name, count in counts.items() if count < 75} == {}
+    assert {name: count for name, count in counts.items() if count < 50} == {}
 
 
 @pytest.mark.parametrize("kind", sorted(set(KINDS), key=lambda kind: kind.__name__))

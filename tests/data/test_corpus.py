@@ -12,8 +12,14 @@ from hypothesis import strategies as st
 from convs2s.data.corpus import Corpus, CorpusWriter, check_lengths
 from convs2s.errors import UserError
 from convs2s.text.vocabulary import EOS
+from convs2s.text.word_cache import Encoded
 
 Pair = tuple[list[int], list[int]]
+
+
+def encoded(sentences: list[list[int]]) -> Encoded:
+    lengths = np.array([len(ids) for ids in sentences], np.int64)
+    return Encoded(np.array([i for ids in sentences for i in ids], np.int32), lengths, lengths)
 
 
 def write(folder: Path, chunks: list[list[Pair]], keep: list[list[bool]], vocabulary: tuple[int, int]) -> CorpusWriter:
@@ -21,7 +27,8 @@ def write(folder: Path, chunks: list[list[Pair]], keep: list[list[bool]], vocabu
     with CorpusWriter(folder, "train", *vocabulary) as writer:
         for pairs, kept in zip(chunks, keep, strict=True):
             lines = np.arange(read + 1, read + len(pairs) + 1)
-            writer.add([s for s, _ in pairs], [t for _, t in pairs], lines, np.array(kept, np.bool_))
+            source, target = (encoded([pair[side] for pair in pairs]) for side in (0, 1))
+            writer.add(source, target, lines, np.flatnonzero(np.array(kept, np.bool_)))
             read += len(pairs)
     return writer
 
@@ -66,6 +73,18 @@ def test_tokens_are_mapped_and_take_two_bytes_where_the_vocabulary_allows(tmp_pa
     assert (corpus.source_tokens.dtype, corpus.target_tokens.dtype) == (np.uint16, np.int32)
     assert corpus.source_offsets.dtype == corpus.lines.dtype == np.int64
     assert not corpus.source_tokens.flags.writeable
+
+
+def test_pairs_are_written_as_often_and_in_the_order_asked_for(tmp_path: Path) -> None:
+    """Fault: a weighted pair written once, its line number or the next sentence's offset lost."""
+    sides = encoded([[3], [], [4, 5]]), encoded([[6, 7], [8], []])
+    with CorpusWriter(tmp_path, "train", 9, 9) as writer:
+        writer.add(*sides, np.array([11, 12, 13]), np.array([2, 2, 0, 1]))
+    corpus = Corpus.open(tmp_path, "train", writer.dtypes)
+    assert [corpus.source(i).tolist() for i in range(4)] == [[4, 5, EOS], [4, 5, EOS], [3, EOS], [EOS]]
+    assert [corpus.target(i).tolist() for i in range(4)] == [[EOS], [EOS], [6, 7, EOS], [8, EOS]]
+    assert corpus.lines.tolist() == [13, 13, 11, 12]
+    assert (writer.pairs, writer.words) == (4, {"source": 5, "target": 3})
 
 
 def test_sentences_beyond_the_position_table_are_located_in_the_raw_file(tmp_path: Path) -> None:

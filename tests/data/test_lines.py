@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import convs2s.data.lines as module
 from convs2s.data.lines import read_lines, read_pairs
 from convs2s.errors import UserError
 
@@ -32,6 +33,18 @@ def test_lines_come_back_whatever_they_hold(tmp_path: Path, suffix: str, end: st
     path = write(tmp_path / f"text{suffix}", gzip.compress(raw) if suffix else raw)
     expected = lines[:-1] if lines and not end and not lines[-1] else lines
     assert list(read_lines(path)) == expected
+
+
+@given(lines=texts, block=st.integers(1, 9))
+def test_lines_across_blocks(tmp_path: Path, lines: list[str], block: int) -> None:
+    """Fault: a line, character or byte-order mark torn where one block of bytes ends and the next begins."""
+    raw = "".join(f"{line}\n" for line in ["\ufeffä", *lines]).encode()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_BLOCK", block)
+        assert list(read_lines(write(tmp_path / "text", raw))) == ["ä", *lines]
+        broken = write(tmp_path / "broken", raw + b"x\xff\n")
+        with pytest.raises(UserError, match=rf"broken, line {len(lines) + 2}, byte 2: 0xff"):
+            list(read_lines(broken))
 
 
 def test_only_line_feeds_end_a_line(tmp_path: Path) -> None:

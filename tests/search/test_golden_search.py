@@ -20,9 +20,10 @@ RUNS: dict[str, Any] = {run["name"]: run for run in SEARCH["runs"]}
 SOURCES: list[list[int]] = [ours(source).tolist() for source in SEARCH["sources"]]
 
 
-@pytest.fixture(scope="module", params=[torch.float32, torch.float64], ids=["float32", "float64"])
+@pytest.fixture(scope="module", params=["float32", "float32 folded", "float64"])
 def model(request: pytest.FixtureRequest) -> ConvS2S:
     """toy_a, with masked padding: a sentence in a batch is the same as alone."""
+    dtype = torch.float64 if request.param == "float64" else torch.float32
     settings = golden_json("toy_a")
     parameters = golden_parameters(golden_arrays("toy_a"))
     toy = ConvS2S(
@@ -30,8 +31,11 @@ def model(request: pytest.FixtureRequest) -> ConvS2S:
         len(settings["src_symbols"]),
         len(settings["tgt_symbols"]),
     )
-    load_parameters(toy.to(request.param), parameters)
-    return toy.eval()
+    load_parameters(toy.to(dtype), parameters)
+    toy.eval()
+    if "folded" in request.param:
+        toy.fold()
+    return toy
 
 
 def config(run: str) -> SearchConfig:

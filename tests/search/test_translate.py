@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 import tiny
 
-from convs2s.config import DataConfig, SearchConfig, SourcePadding
+from convs2s.config import DataConfig, SearchConfig, SourcePadding, Stop
 from convs2s.errors import UserError
 from convs2s.search.beam import check_search
+from convs2s.search.output import HEADER, output_lines
 from convs2s.search.streams import open_output, read_input
-from convs2s.search.translate import Translation, length_batches, output_lines, translate_lines
+from convs2s.search.translate import Translation, length_batches, translate_lines
 from convs2s.text.tokenizer import Tokenizers
 from convs2s.text.vocabulary import EOS
 from convs2s.text.whitespace_tokenizer import WhitespaceTokenizer
@@ -121,14 +122,14 @@ def test_batches_are_sorted_and_complete() -> None:
     """Fault: a sentence twice or never; blank ones searched; lengths mixed where no padding is allowed."""
     lengths = [3, 0, 5, 3, 3, 1, 5, 0, 3]
     for exact in (False, True):
-        batches = list(length_batches(lengths, 2, exact))
+        batches = list(length_batches(lengths, 2, 100, exact))
         assert sorted(i for batch in batches for i in batch) == [0, 2, 3, 4, 5, 6, 8]
         assert all(len(batch) <= 2 for batch in batches)
         ordered = [lengths[i] for batch in batches for i in batch]
         assert ordered == sorted(ordered, reverse=True)
         if exact:
             assert all(len({lengths[i] for i in batch}) == 1 for batch in batches)
-    assert [len(batch) for batch in length_batches(lengths, 2, exact=False)] == [2, 2, 2, 1]
+    assert [len(batch) for batch in length_batches(lengths, 2, 100, exact=False)] == [2, 2, 2, 1]
 
 
 # --- n-best and options -------------------------------------------------------------------------------------------
@@ -153,9 +154,11 @@ def test_nbest() -> None:
 def test_output_lines() -> None:
     """Fault: n-best lines that nobody can tell apart, or a plain run that prints scores."""
     translations = [Translation("a dog", -0.25), Translation("dog", -1.5)]
-    assert list(output_lines(7, translations, 1)) == ["a dog"]
-    assert list(output_lines(7, translations, 2)) == ["7\t-0.250000\ta dog", "7\t-1.500000\tdog"]
-    assert list(output_lines(8, [Translation("")], 2)) == ["8\t0.000000\t"]
+    assert HEADER.split("\t") == ["line", "rank", "score", "translation"]
+    assert list(output_lines(7, translations, table=False)) == ["a dog"]
+    assert list(output_lines(7, translations, table=True)) == ["7\t1\t-0.250000\ta dog", "7\t2\t-1.500000\tdog"]
+    assert list(output_lines(8, [Translation("")], table=True)) == ["8\t1\t0.000000\t"]
+    assert list(output_lines(9, [Translation("a\tb")], table=True)) == ["9\t1\t0.000000\ta b"]
 
 
 @pytest.mark.parametrize(
@@ -171,6 +174,12 @@ def test_output_lines() -> None:
         {"lenpen": float("nan")},
         {"unkpen": float("inf")},
         {"covpen": float("nan")},
+        {"subwordpen": float("nan")},
+        {"max_length_ratio": -0.5},
+        {"max_length_ratio": float("inf")},
+        {"batch_tokens": 0},
+        {"workers": 0},
+        {"stop": Stop.optimal, "unkpen": -1.0},
     ],
     ids=str,
 )

@@ -40,7 +40,7 @@ DEGREES = (Pair("", ""), Pair("", ""), Pair("very ", "sehr "), Pair("too ", "zu 
 MOODS = ("now", "now", "past", "past", "past", "perfect", "perfect", "future", "future", "modal", "modal", "habit")
 TENSES: dict[str, Tense] = {"past": "past", "perfect": "perfect", "future": "future", "habit": "present"}
 MODALS: tuple[Tense, ...] = ("must", "must", "can", "should", "want")
-LASTING = ("kennen", "lieben", "vertrauen", "verstehen")  # states, which no adverbial of time suits
+LASTING = ("kennen", "lieben")  # states, which no adverbial of time suits
 NOWHERE = (*LASTING, "zeichnen", "aufräumen", "zurückkommen", "abfahren", "zurückbringen", "mitnehmen")  # nor a place
 
 PATTERNS = ("accusative",) * 9 + ("dative",) * 4 + ("recipient",) * 3 + ("none",) * 3 + ("motion",) * 2
@@ -50,7 +50,7 @@ ADJECTIVES_OF = {
     for kind in sorted({noun.kind for noun in NOUNS.values()})
 }
 PEOPLE, PLACES = nouns_of("people"), nouns_of("place")
-OUTDOORS = nouns_of("village forest park station market lake river bridge")  # where one can drive
+OUTDOORS = nouns_of("forest park station market river bridge")  # where one can drive
 
 # What stands before a noun: a determiner, with "+" of the plural, or a number word.
 WHOLE = ("the", "the", "the", "the", "a", "a", "a", "this", "the+", "+", "number", "number", "number")
@@ -90,9 +90,11 @@ class Author:
         self.combinations: set[Combination] = set()  # of the sentence in hand
 
     def pick(self, options: Sequence[Option]) -> Option:
+        """One of the options, each as likely as any other."""
         return options[int(self.random() * len(options))]
 
     def chance(self, probability: float) -> bool:
+        """True so often."""
         return self.random() < probability
 
     # Noun phrases
@@ -115,11 +117,13 @@ class Author:
         return NounPhrase(form.rstrip("+"), noun, adjective, form.endswith("+"))
 
     def adjective(self, noun: Noun) -> Adjective:
+        """An adjective that suits the noun."""
         adjective = self.pick(ADJECTIVES_OF[noun.kind])
         self.combinations.add((adjective.english, noun.english))
         return adjective
 
     def subject(self, nouns: Sequence[Noun], pronoun: float = 0.2) -> NounPhrase | Pronoun:
+        """A phrase with one of the nouns or, of people, with the chance `pronoun`, a pronoun."""
         noun = self.pick(nouns)
         if noun.human and self.chance(pronoun):
             return self.pick(PRONOUNS)
@@ -135,6 +139,7 @@ class Author:
         return self.phrase(noun)
 
     def object(self, verb: Verb, subject: NounPhrase | Pronoun) -> NounPhrase | Pronoun:
+        """An object that suits the verb."""
         phrase = self.other(verb.objects, subject)
         self.note(verb, phrase)
         return phrase
@@ -147,9 +152,11 @@ class Author:
     # Adverbials and predicates
 
     def place(self, nouns: Sequence[Noun] = PLACES, towards: bool = False) -> Pair:
+        """Where somebody is or, `towards`, goes."""
         return place(self.phrase(self.pick(nouns), KNOWN, described=0.2), towards)
 
     def date(self) -> Pair:
+        """A day of the year; every month is as likely as any other."""
         month = int(self.random() * 12)
         return date(1 + int(self.random() * MONTHS[month][2]), month + 1)
 
@@ -177,6 +184,7 @@ class Author:
     # Clauses
 
     def tense(self, mood: str, verb: Verb) -> Tense:
+        """A tense of the mood that the verb can have."""
         if mood == "now":
             return "progressive" if verb.ing else "present"
         if mood == "modal":
@@ -217,4 +225,4 @@ class Author:
         clause = Clause(subject, verb, self.tense(mood, verb), thing, recipient, where, when)
         if clause.tense == "must":
             negated *= 3  # "must not" would be too rare to be learnt
-        return clause._replace(negated=self.chance(negated) and deniable(clause))
+        return clause._replace(negated=True) if self.chance(negated) and deniable(clause) else clause

@@ -53,13 +53,11 @@ NOUN_ROWS = {
         woman woman-women die Frau Frauen
         teacher -s die Lehrerin Lehrerinnen
         doctor -s die Ärztin Ärztinnen
-        judge -s die Richterin Richterinnen
         student -s die Studentin Studentinnen
         painter -s die Malerin Malerinnen
         singer -s die Sängerin Sängerinnen
         baker -s der Bäcker Bäcker
         chef -s der Koch Köche
-        lawyer -s der Anwalt Anwälte
         farmer -s der Bauer* Bauern
         policeman policeman-policemen der Polizist* Polizisten
         tourist -s der Tourist* Touristen""",
@@ -82,9 +80,7 @@ NOUN_ROWS = {
         horse -s das Pferd Pferde
         bird -s der Vogel Vögel
         cow -s die Kuh Kühe
-        mouse mouse-mice die Maus Mäuse
-        pig -s das Schwein Schweine
-        goat -s die Ziege Ziegen""",
+        mouse mouse-mice die Maus Mäuse""",
     "thing": """
         ball -s der Ball Bälle
         picture -s das Bild Bilder
@@ -93,7 +89,6 @@ NOUN_ROWS = {
         bottle -s die Flasche Flaschen
         knife knife-knives das Messer Messer
         suitcase -s der Koffer Koffer
-        ring -s der Ring Ringe
         box box-boxes die Kiste Kisten
         key -s der Schlüssel Schlüssel""",
     "furniture": """
@@ -109,7 +104,6 @@ NOUN_ROWS = {
         lamp -s die Lampe Lampen
         radio -s das Radio Radios
         computer -s der Computer Computer
-        television -s der Fernseher Fernseher
         stove -s der Herd Herde""",
     "text": """
         book -s das Buch Bücher
@@ -122,7 +116,6 @@ NOUN_ROWS = {
         shirt -s das Hemd Hemden
         dress dress-dresses das Kleid Kleider
         jacket -s die Jacke Jacken
-        sweater -s der Pullover Pullover
         hat -s der Hut Hüte""",
     "vehicle": """
         car -s das Auto Autos
@@ -137,15 +130,12 @@ NOUN_ROWS = {
         pear -s die Birne Birnen
         egg -s das Ei Eier
         potato potato-potatoes die Kartoffel Kartoffeln
-        tomato tomato-tomatoes die Tomate Tomaten
         sausage -s die Wurst Würste
-        cake -s der Kuchen Kuchen
-        roll -s das Brötchen Brötchen""",
+        cake -s der Kuchen Kuchen""",
     "mass": """
         bread - das Brot -
         cheese - der Käse -
-        soup - die Suppe -
-        rice - der Reis -""",
+        soup - die Suppe -""",
     "drink": """
         milk - die Milch -
         water - das Wasser -
@@ -158,16 +148,13 @@ NOUN_ROWS = {
         cellar -s der Keller Keller
         office -s das Büro Büros
         school -s die Schule Schulen
-        library library-libraries die Bibliothek Bibliotheken
         church church-churches die Kirche Kirchen
         museum -s das Museum Museen
         hotel -s das Hotel Hotels
-        village -s das Dorf Dörfer
         forest -s der Wald Wälder
         park -s der Park Parks
         station -s der Bahnhof Bahnhöfe
         market -s der Markt Märkte
-        lake -s der See Seen
         river -s der Fluss Flüsse
         bridge -s die Brücke Brücken""",
 }
@@ -177,7 +164,6 @@ INSIDE: tuple[str, str, str, str, Case] = ("in", "in", "into", "in", "accusative
 PREPOSITIONS: dict[str, tuple[str, str, str, str, Case]] = {
     "station": ("at", "an", "to", "zu", "dative"),
     "market": ("at", "auf", "to", "zu", "dative"),
-    "lake": ("at", "an", "to", "zu", "dative"),
     "river": ("at", "an", "to", "zu", "dative"),
     "bridge": ("on", "auf", "onto", "auf", "accusative"),
 }
@@ -207,28 +193,22 @@ ADJECTIVE_ROWS = """
     blue blau - - : thing furniture opening device clothes vehicle transport
     white weiß - - : thing furniture opening device clothes vehicle animal
     black schwarz - - : thing furniture opening device clothes vehicle animal
-    brown braun - - : animal clothes furniture
     fresh frisch fresher frischer : food mass
     cold kalt colder kälter : drink
     hot heiß hotter heißer : drink
-    warm warm warmer wärmer : clothes mass
     dirty schmutzig dirtier schmutziger : clothes animal vehicle
     broken kaputt - - : opening device vehicle
     dark dunkel/dunkl darker dunkler : place
-    quiet ruhig quieter ruhiger : place
     long lang longer länger : text
     short kurz shorter kürzer : text
-    strange seltsam stranger seltsamer : text person
     friendly freundlich friendlier freundlicher : person child kin animal
     clever klug cleverer klüger : person child kin animal
     brave mutig braver mutiger : person child kin animal
-    curious neugierig more neugieriger : person child animal
     famous berühmt more berühmter : person
     rich reich richer reicher : person kin
     poor arm poorer ärmer : person
     tired müde/müd - - : person child animal kin
     hungry hungrig - - : person child animal kin
-    thirsty durstig - - : person child animal kin
     happy glücklich - - : person child kin
     sick krank - - : person child animal kin"""
 # Names for several kinds at once: goods are what one buys.

@@ -19,7 +19,6 @@ NOUNS_OF = {kind: nouns_of(kind) for kind in NOUN_ROWS}
 COMPARABLE = [one for one in ADJECTIVES.values() if one.german_comparative and one.kinds != ("place",)]
 ALL_NOUNS = tuple(noun for noun in NOUNS.values() if noun.kind != "place")
 PRICED, FOUND = nouns_of("goods vehicle opening"), nouns_of("thing furniture device animal")
-RUDE = ("stehlen", "verstecken")  # not asked for politely
 
 
 def plain(author: Author) -> Pair:
@@ -52,7 +51,7 @@ def wh(author: Author) -> Pair | None:
         return sentence(question(author.clause(timed=0.3), WHY), "?")
     if word is WHEN:
         return sentence(question(author.clause(("past", "future", "modal"), negated=0), WHEN), "?")
-    verb = author.verb(patterns=("accusative", "none", "motion"))
+    verb = author.verb(patterns=("accusative", "none", "motion", "motion"))
     if verb.infinitive in NOWHERE:
         return None
     asked, verb = (WHITHER, verb._replace(pattern="none")) if verb.pattern == "motion" else (WHERE, verb)
@@ -96,10 +95,10 @@ def there_is(author: Author) -> Pair:
 def polite_request(author: Author) -> Pair | None:
     """Please …: finite verb, "Sie", and the prefix at the end."""
     verb = author.verb(YOU, ("accusative", "accusative", "dative", "recipient"))
-    if not verb.ing or verb.infinitive in RUDE:
+    if not verb.ing or verb.infinitive == "stehlen":
         return None
-    clause = author.clause(("future",), YOU, verb, timed=0.4, placed=0, negated=0.2)
-    return sentence(request(clause._replace(tense="present")))
+    clause = author.clause(("future",), YOU, verb, timed=0.4, placed=0, negated=0.2)._replace(tense="present")
+    return sentence(request(clause._replace(time=None) if clause.negated else clause))
 
 
 def linked(author: Author) -> Pair:

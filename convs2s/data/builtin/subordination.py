@@ -33,8 +33,9 @@ REPORTS = (
 INQUIRIES = pairs("do you know = wissen Sie", "can you tell me = können Sie mir sagen")
 SAID = ("now", "past", "perfect", "perfect", "future", "modal")  # moods of what somebody believes or asks
 ASIDE = {"past": ("past",), "perfect": ("past", "perfect"), "future": ("now", "perfect", "future", "modal")}
-STATES = ("tired", "hungry", "thirsty", "sick")  # of people and animals alike
+STATES = ("tired", "hungry", "sick")  # of people and animals alike
 RELATIONS = nouns_of("kin")
+KEPT = ("kaufen", "finden", "waschen", "reparieren", "ausleihen")  # after which more can be done with a thing
 HANDLED = ("kaufen", "verkaufen", "finden", "suchen", "waschen", "reparieren", "ausleihen", "wegwerfen")
 IN_ORDER = Pair("in order", "um")
 # The verbs that can have a noun as their object, which a relative or personal pronoun may then replace.
@@ -46,7 +47,8 @@ TAKERS = {
     ]
     for name, noun in NOUNS.items()
 }
-UNSUITED = ("suchen", "finden", "verstehen", "helfen", "folgen", "jagen", "fressen")  # to what one has bought or found
+# Not done to what one has just bought or found:
+UNSUITED = ("sehen", "suchen", "finden", "stehlen", "helfen", "folgen", "jagen", "fressen")
 
 
 def joined(main: Pair, clause: Pair) -> Pair:
@@ -124,7 +126,7 @@ def before(author: Author) -> Pair | None:
     past = author.chance(0.5)
     main = author.clause(("past" if past else "future",), author.subject(PEOPLE), placed=0.1, negated=0)
     aside = author.clause(("past" if past else "now",), personal(main.subject), placed=0.1, negated=0)
-    if not nameable(main.subject) or aside.verb is main.verb:
+    if not nameable(main.subject) or not (main.verb.ing and aside.verb.ing) or aside.verb is main.verb:
         return None
     aside = aside._replace(tense="past" if past else "present")
     return sentence(joined(statement(main), subordinate(aside, BEFORE)))
@@ -149,7 +151,9 @@ def purpose(author: Author) -> Pair | None:
         return None
     if author.chance(0.5):
         main = author.clause(("now", "past", "future"), subject, placed=0.1, negated=0)
-        return None if main.verb is aside.verb else sentence(joined(statement(main), infinitive(aside, IN_ORDER)))
+        if not main.verb.ing or main.verb is aside.verb:
+            return None
+        return sentence(joined(statement(main), infinitive(aside, IN_ORDER)))
     verb = VERBS[author.pick(("versuchen", "vergessen", "versprechen", "beschließen"))]
     if verb.infinitive in ("versprechen", "beschließen") and deniable(aside):
         aside = aside._replace(negated=author.chance(0.3))
@@ -185,6 +189,7 @@ def relative_subject(author: Author) -> Pair:
 
 
 def with_relative(author: Author, phrase: NounPhrase, main: Verb) -> NounPhrase:
+    """The phrase with a relative clause drawn for it."""
     return phrase._replace(relative=relative_clause(author, phrase, main))
 
 
@@ -208,7 +213,7 @@ def it_was(author: Author) -> Pair | None:
 
 def with_it(author: Author) -> Pair | None:
     """A pronoun for a thing, as object: "it" is ihn, sie or es, and stands between the parts of "picks it up"."""
-    main = author.clause(("past",), author.subject(PEOPLE), VERBS[author.pick(HANDLED)], placed=0, negated=0)
+    main = author.clause(("past",), author.subject(PEOPLE), VERBS[author.pick(KEPT)], placed=0, negated=0)
     if not nameable(main.subject) or not thing(main.object):
         return None
     then = author.pick([verb for verb in TAKERS[main.object.noun.head] if verb.infinitive not in UNSUITED])

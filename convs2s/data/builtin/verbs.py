@@ -46,12 +46,9 @@ VERB_ROWS = {
         wash | waschen, wäscht, wusch, gewaschen | clothes animal
         repair | reparieren, repariert, reparierte, repariert | device vehicle furniture opening
         clean | putzen, putzt, putzte, geputzt | opening furniture device vehicle knife bottle
-        carry | tragen, trägt, trug, getragen | furniture suitcase box bag child boat
         need, needs, needed, needed | brauchen, braucht, brauchte, gebraucht | furniture thing clothes device
-        hide, hides, hid, hidden, hiding | verstecken, versteckt, versteckte, versteckt | thing book letter
         steal, steals, stole, stolen, stealing | stehlen, stiehlt, stahl, gestohlen | thing device vehicle food
         write, writes, wrote, written, writing | schreiben, schreibt, schrieb, geschrieben | text
-        understand, understands, understood, understood | verstehen, versteht, verstand, verstanden | text people
         visit | besuchen, besucht, besuchte, besucht | people
         know, knows, knew, known | kennen, kennt, kannte, gekannt | people
         love, loves, loved, loved | lieben, liebt, liebte, geliebt | people animal
@@ -59,8 +56,8 @@ VERB_ROWS = {
         eat, eats, ate, eaten, eating | fressen, frisst, fraß, gefressen | animal : food bread cheese
         chase | jagen, jagt, jagte, gejagt | animal : animal
         drink, drinks, drank, drunk, drinking | trinken, trinkt, trank, getrunken | drink
-        cook | kochen, kocht, kochte, gekocht | soup rice egg potato tea coffee
-        bake | backen, backt, backte, gebacken | cake roll bread
+        cook | kochen, kocht, kochte, gekocht | soup egg potato tea coffee
+        bake | backen, backt, backte, gebacken | cake bread
         call | an·rufen, ruft, rief, gerufen | people
         invite | ein·laden, lädt, lud, geladen | people
         pick up | ab·holen, holt, holte, geholt | people suitcase bicycle letter
@@ -74,13 +71,12 @@ VERB_ROWS = {
         open | auf·machen, macht, machte, gemacht | opening bag suitcase box bottle letter cupboard
         close | zu·machen, macht, machte, gemacht | opening bag suitcase box bottle cupboard
         lock | ab·schließen, schließt, schloss, geschlossen | opening cupboard suitcase box
-        tidy up | auf·räumen, räumt, räumte, geräumt | kitchen cellar office garden library""",
+        tidy up | auf·räumen, räumt, räumte, geräumt | kitchen cellar office garden""",
     "dative": """
         help | helfen, hilft, half, geholfen | people animal
         thank | danken, dankt, dankte, gedankt | people
         follow | folgen, folgt, folgte, ist gefolgt | people animal : people animal
         answer | antworten, antwortet, antwortete, geantwortet | people
-        trust, trusts, trusted, trusted | vertrauen, vertraut, vertraute, vertraut | people
         listen to | zu·hören, hört, hörte, gehört | people
         wait for | warten auf, wartet, wartete, gewartet | people transport
         think of, thinks, thought, thought, thinking | denken an, denkt, dachte, gedacht | people
@@ -91,7 +87,7 @@ VERB_ROWS = {
     "recipient": """
         give, gives, gave, given, giving | geben, gibt, gab, gegeben | thing text clothes food
         show, shows, showed, shown, showing | zeigen, zeigt, zeigte, gezeigt | thing text clothes animal vehicle device
-        send, sends, sent, sent, sending | schicken, schickt, schickte, geschickt | text picture ring key
+        send, sends, sent, sent, sending | schicken, schickt, schickte, geschickt | text picture key
         bring, brings, brought, brought, bringing | bringen, bringt, brachte, gebracht | thing text food drink soup
         lend, lends, lent, lent, lending | leihen, leiht, lieh, geliehen | book vehicle umbrella suitcase coat knife
         offer | an·bieten, bietet, bot, geboten | food mass drink""",
@@ -111,8 +107,7 @@ VERB_ROWS = {
     "motion": """
         go, goes, went, gone, going | gehen, geht, ging, ist gegangen |
         run, runs, ran, run, running | rennen, rennt, rannte, ist gerannt | people animal :
-        drive, drives, drove, driven, driving | fahren, fährt, fuhr, ist gefahren | person kin :
-        hurry | eilen, eilt, eilte, ist geeilt |""",
+        drive, drives, drove, driven, driving | fahren, fährt, fuhr, ist gefahren | person kin :""",
     "that": """
         believe, believes, believed, believed | glauben, glaubt, glaubte, geglaubt |
         hope, hopes, hoped, hoped | hoffen, hofft, hoffte, gehofft |

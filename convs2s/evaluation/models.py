@@ -1,0 +1,51 @@
+"""Checkpoints -> models and tokenisers that are ready to translate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from convs2s.config import SearchPrecision
+from convs2s.errors import UserError
+from convs2s.model import ConvS2S
+from convs2s.text.tokenizer import Tokenizers
+from convs2s.training.checkpoint import build_model, build_tokenizers, load
+from convs2s.training.distributed import resolve_device
+
+
+def checkpoint_paths(value: Any) -> list[str]:
+    """checkpoint=FILE or checkpoint=[FILE,FILE,...] as a list; UserError for anything else."""
+    paths = [value] if isinstance(value, str) else list(value) if isinstance(value, Sequence) else []
+    if not paths or not all(isinstance(path, str) and path for path in paths):
+        raise UserError(f"checkpoint={value}: give a file, or several as checkpoint=[FILE,FILE]")
+    return paths
+
+
+def load_models(
+    checkpoints: Sequence[str], device: str, precision: SearchPrecision
+) -> tuple[list[ConvS2S], Tokenizers]:
+    """The models, folded for inference, and the tokenisers that they share.
+
+    Raises UserError for checkpoints that cannot be read or whose vocabularies differ, and for a device that is not
+    there or does not know the precision.
+    """
+    place = resolve_device(device)
+    if precision == SearchPrecision.int8 and place.type != "cpu":
+        raise UserError("search.precision=int8 is for the CPU: give device=cpu, or search.precision=bf16")
+    models: list[ConvS2S] = []
+    shared: Tokenizers | None = None
+    for path in checkpoints:
+        checkpoint = load(path)
+        tokenizers = build_tokenizers(checkpoint)
+        shared = shared or tokenizers
+        for side in ("source", "target"):
+            if getattr(tokenizers, side).symbols != getattr(shared, side).symbols:
+                raise UserError(
+                    f"{path}: its {side} vocabulary is not that of {checkpoints[0]}; models that translate together "
+                    "must come from runs with the same tokenisers"
+                )
+        model = build_model(checkpoint).to(place)
+        model.fold(precision)
+        models.append(model)
+    assert shared is not None
+    return models, shared

@@ -1,0 +1,61 @@
+"""Which pieces of a vocabulary are continued, whatever its kind, and how pieces and foreign words make one text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from convs2s.text.tokenizer import Tokenizer
+from convs2s.text.vocabulary import EOS, PAD, SPECIALS, UNK
+
+WORD_START = "\u2581"  # SentencePiece: a piece that begins with it begins a word
+ORIGINAL_MARK = "|"  # the original's mark of a piece that goes on in the next (original: -subwordpen)
+
+
+class Joints:
+    """How the pieces of a tokeniser stick together.
+
+    SentencePiece marks the pieces that begin a word; others mark, by a joiner at its end ("@@"; without a joiner the
+    original's "|"), a piece that goes on in the next.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.tokenizer = tokenizer
+        words = tokenizer.symbols[len(SPECIALS) :]
+        self.marks_starts = getattr(tokenizer, "kind", "") == "sentencepiece"
+        self.joiner: str = getattr(tokenizer, "joiner", "@@" if getattr(tokenizer, "kind", "") == "moses_bpe" else "")
+        end = self.joiner or ORIGINAL_MARK
+        continued = [not word.startswith(WORD_START) if self.marks_starts else word.endswith(end) for word in words]
+        self.continued = torch.tensor([False] * len(SPECIALS) + continued)  # (V,) what subwordpen is for
+
+    def surface(self, piece: str) -> str:
+        """A piece without its mark: the text that it stands for."""
+        if self.marks_starts:
+            return piece.removeprefix(WORD_START)
+        return piece.removesuffix(self.joiner) if self.joiner else piece
+
+    def text(self, ids: Sequence[int], words: Sequence[str | None]) -> str:
+        """Plain text of ids in which <unk> number n reads words[n]; None: as the tokeniser writes it."""
+        runs: list[list[int]] = [[]]
+        for token in ids:
+            if token in (EOS, PAD):
+                continue
+            if token == UNK and words[len(runs) - 1] is not None:
+                runs.append([])
+            else:
+                runs[-1].append(token)
+        result = self.tokenizer.decode(runs[0])
+        for before, run, word in zip(runs, runs[1:], (word for word in words if word is not None), strict=False):
+            left = bool(before) and not self.marks_starts and bool(self.joiner) and bool(self.continued[before[-1]])
+            right = bool(run) and self.marks_starts and bool(self.continued[run[0]])
+            after = self.tokenizer.decode(run)
+            result = result + word if left or not result else f"{result} {word}"
+            result = result + after if right or not after else f"{result} {after}"
+        return result
+
+
+def continuations(tokenizer: Tokenizer) -> Tensor:
+    """(V,) True at the pieces that ``search.subwordpen`` is for."""
+    return Joints(tokenizer).continued

@@ -1,0 +1,112 @@
+"""Forced decoding: the log-probability that models give to translations that exist already.
+
+B sentences · S source length · T target length · V vocabulary.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import torch
+from torch import Tensor
+
+from convs2s.config import Average, SearchConfig, SourcePadding
+from convs2s.errors import UserError
+from convs2s.model import ConvS2S
+from convs2s.search.ensemble import Ensemble, widened
+from convs2s.search.settings import check_search
+from convs2s.search.translate import CHUNK, length_batches, pad
+from convs2s.text.tokenizer import Tokenizers
+from convs2s.text.vocabulary import EOS
+
+HEADER = "line\tscore\tlog_probability\ttokens\tperplexity"
+
+
+@dataclass
+class Score:
+    """A pair's figures: natural logarithms of each target piece's probability, </s> included."""
+
+    tokens: list[float]
+    lenpen: float
+
+    @property
+    def log_probability(self) -> float:
+        return sum(self.tokens)
+
+    @property
+    def score(self) -> float:
+        """As a search ranks it: log-probability / length ** lenpen."""
+        return self.log_probability / float(len(self.tokens) ** self.lenpen)
+
+    @property
+    def perplexity(self) -> float:
+        return math.exp(-self.log_probability / len(self.tokens))
+
+    def line(self, number: int) -> str:
+        """A row under HEADER."""
+        figures = f"{self.score:.6f}\t{self.log_probability:.6f}\t{len(self.tokens)}\t{self.perplexity:.4f}"
+        return f"{number}\t{figures}"
+
+
+def score_lines(
+    models: Sequence[ConvS2S],
+    tokenizers: Tokenizers,
+    pairs: Iterable[tuple[str, str]],
+    config: SearchConfig,
+    *,
+    name: str = "input",
+    chunk: int = CHUNK,
+) -> Iterator[Score]:
+    """For each pair of lines, in order, how probable the models find the second given the first.
+
+    Of the search's options lenpen, average, batch_size and batch_tokens count. Raises UserError for a line longer than
+    the models take, with its number.
+    """
+    check_search(config)
+    ensemble = Ensemble(models, config.average)
+    exact = any(model.config.source_padding == SourcePadding.original for model in models)
+    limits = ensemble.max_source_length, ensemble.max_target_length
+    pairs, first = iter(pairs), 1
+    while block := list(islice(pairs, chunk)):
+        sides = [
+            [[*ids, EOS] for ids in tokenizer.encode([pair[side] for pair in block])]
+            for side, tokenizer in enumerate(tokenizers)
+        ]
+        for side, limit, what in zip(sides, limits, ("source", "target"), strict=True):
+            for number, ids in enumerate(side, first):
+                if len(ids) > limit:
+                    raise UserError(
+                        f"{name}, line {number}: its {what} has {len(ids)} pieces, </s> included, but the model takes "
+                        f"at most {limit}; leave the pair out"
+                    )
+        results: list[Score | None] = [None] * len(block)
+        lengths = [len(source) for source in sides[0]]
+        for batch in length_batches(lengths, config.batch_size, config.batch_tokens, exact):
+            source, target = ([side[i] for i in batch] for side in sides)
+            for i, tokens in zip(batch, log_probabilities(ensemble, source, target), strict=True):
+                results[i] = Score(tokens, config.lenpen)
+        yield from (result for result in results if result is not None)
+        first += len(block)
+
+
+@torch.inference_mode()
+def log_probabilities(
+    ensemble: Ensemble, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+) -> list[list[float]]:
+    """Of every token of each target, </s> included."""
+    source, target = pad(sources).to(ensemble.device), pad(targets).to(ensemble.device)
+    shifted = torch.cat([target.new_full((len(target), 1), EOS), target[:, :-1]], 1)  # (B, T)
+    found: list[Tensor] = []
+    with ensemble.evaluating():
+        for model in ensemble.models:
+            logits = model.logits(source, shifted)
+            found.append(logits.log_softmax(-1, dtype=widened(logits.dtype)))
+            if len(ensemble.models) == 1 or ensemble.average == Average.probabilities:
+                found[-1] = found[-1].gather(2, target.unsqueeze(2))  # the others need every word to be renormalised
+    chosen = found[0] if len(found) == 1 else ensemble.combine(found)
+    if chosen.shape[2] > 1:
+        chosen = chosen.gather(2, target.unsqueeze(2))
+    return [row[: len(ids)].tolist() for row, ids in zip(chosen.squeeze(2).cpu(), targets, strict=True)]

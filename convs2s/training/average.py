@@ -1,0 +1,45 @@
+"""The mean of several checkpoints of one model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from convs2s.errors import UserError
+from convs2s.training.checkpoint import build_tokenizers, load
+
+
+def average(paths: Sequence[str]) -> dict[str, Any]:
+    """A checkpoint with the mean of the weights of several; the rest is the last one's, but for its training state.
+
+    Sums are taken in float64 and in the order of the names, so that the result depends on the set of files alone.
+    Raises UserError for fewer than one checkpoint and for checkpoints of different models or vocabularies.
+    """
+    if not paths:
+        raise UserError("checkpoints=[] is empty: name the checkpoints to average")
+    total: dict[str, torch.Tensor] = {}
+    first: dict[str, Any] = {}
+    for path in sorted(set(paths)):
+        checkpoint = load(path)
+        weights = checkpoint["model"]
+        if not first:
+            first, total = checkpoint, {name: weight.double() for name, weight in weights.items()}
+            continue
+        shapes = {name: weight.shape for name, weight in weights.items()}
+        if shapes != {name: weight.shape for name, weight in total.items()}:
+            raise UserError(f"{path}: another model than {sorted(paths)[0]}; average checkpoints of one run")
+        if checkpoint["tokenizers"].keys() != first["tokenizers"].keys() or symbols(checkpoint) != symbols(first):
+            raise UserError(f"{path}: another vocabulary than {sorted(paths)[0]}; average checkpoints of one run")
+        for name, weight in weights.items():
+            total[name] += weight
+    count = len(set(paths))
+    kept = ("config", "source_vocabulary", "target_vocabulary", "tokenizers")
+    mean = {name: (weight / count).to(first["model"][name].dtype) for name, weight in total.items()}
+    return {**{key: first[key] for key in kept}, "model": mean, "averaged": sorted(set(paths))}
+
+
+def symbols(checkpoint: dict[str, Any]) -> list[list[str]]:
+    """The vocabularies of a checkpoint."""
+    return [list(tokenizer.symbols) for tokenizer in build_tokenizers(checkpoint)]

@@ -1,0 +1,100 @@
+"""What a run tells: progress for people, metrics.jsonl for programs, TensorBoard as a view of the latter."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+
+def say(line: str) -> None:
+    """A line for people, on standard error, that leaves a progress bar whole."""
+    tqdm.write(line, file=sys.stderr)
+
+
+def silent(line: str) -> None:
+    """Nothing: the other processes of a run."""
+
+
+def perplexity(loss: float) -> float:
+    """exp(loss), infinite where that overflows."""
+    return math.exp(loss) if loss < 700 else math.inf
+
+
+class Journal:
+    """Writes a run's metrics.jsonl and TensorBoard events, and shows its progress.
+
+    metrics.jsonl holds no times, so that equal runs write equal files; TensorBoard gets the speed.
+    """
+
+    def __init__(self, directory: Path, length: int, update: int, tensorboard: bool) -> None:
+        """``length``: bytes of metrics.jsonl that count; what a stopped run wrote beyond its checkpoint is cut off."""
+        self.path = directory / "metrics.jsonl"
+        self.path.touch()
+        os.truncate(self.path, min(length, self.path.stat().st_size))
+        self.length = self.path.stat().st_size
+        self.bar: tqdm[Any] | None = None
+        self.writer: Any = None
+        if tensorboard:
+            from torch.utils.tensorboard import SummaryWriter  # imported here: it takes a second
+
+            self.writer = SummaryWriter(str(directory / "tensorboard"), purge_step=update + 1)
+        self.restart_clock()
+
+    def restart_clock(self) -> None:
+        """Speed is measured from here."""
+        self.then, self.tokens = time.perf_counter(), 0
+
+    def metric(self, values: dict[str, Any]) -> None:
+        """One line of metrics.jsonl; its numbers as TensorBoard scalars named kind/name, by update."""
+        line = json.dumps(values) + "\n"
+        with open(self.path, "a", encoding="utf-8") as file:
+            file.write(line)
+        self.length += len(line)
+        if self.writer is not None:
+            for name, value in values.items():
+                if isinstance(value, float):
+                    self.writer.add_scalar(f"{values['kind']}/{name}", value, values["update"])
+
+    def advance(self, epoch: int, done: int, total: int, tokens: int) -> None:
+        """An update is done: ``done`` of the epoch's ``total`` updates."""
+        self.tokens += tokens
+        if sys.stderr.isatty():
+            if self.bar is None:
+                self.bar = tqdm(total=total, initial=done - 1, desc=f"epoch {epoch}", leave=False)
+            self.bar.update(1)
+
+    def progress(self, place: str, values: dict[str, Any], norms: Iterable[tuple[str, float]]) -> None:
+        """A progress line and the metrics of the updates since the last one."""
+        speed = self.tokens / max(1e-9, time.perf_counter() - self.then)
+        self.restart_clock()
+        self.metric(values)
+        if self.writer is not None:
+            self.writer.add_scalar("train/tokens_per_second", speed, values["update"])
+            for part, norm in norms:
+                self.writer.add_scalar(f"gradient_norm/{part}", norm, values["update"])
+        line = (
+            f"loss {values['loss']:.3f} · ppl {perplexity(values['loss']):.2f} · lr {values['lr']:g} · "
+            f"|g| {values['gradient_norm']:.3f} · {speed:,.0f} tokens/s"
+        )
+        if self.bar is not None:
+            self.bar.set_postfix_str(line)
+        else:
+            say(f"{place} · {line}")
+
+    def close_bar(self) -> None:
+        if self.bar is not None:
+            self.bar.close()
+            self.bar = None
+
+    def close(self) -> None:
+        self.close_bar()
+        if self.writer is not None:
+            self.writer.close()

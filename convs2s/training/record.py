@@ -1,0 +1,124 @@
+"""What a run is made of, written down; and whether a command goes on with the run that is already there."""
+
+from __future__ import annotations
+
+import json
+import platform
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import hydra
+import numpy as np
+import sentencepiece
+import torch
+import yaml
+
+from convs2s.config import TrainConfig, to_plain
+from convs2s.errors import UserError
+from convs2s.files import atomic
+
+# Options that may change between the starts of one run: they say how long and where, not what is trained.
+CHANGEABLE = (
+    "run_dir",
+    "data.root",
+    "data.prepared_dir",
+    "data.test",
+    "data.url",
+    "data.sha256",
+    "optimizer.anneal_after",
+    "optimizer.min_lr",
+    "search",
+    *(
+        f"training.{name}"
+        for name in (
+            "split_tokens",
+            "max_epochs",
+            "max_updates",
+            "log_every",
+            "save_every",
+            "save_minutes",
+            "keep",
+            "max_skips",
+            "threads",
+            "device",
+            "stop_signals",
+            "tensorboard",
+        )
+    ),
+)
+
+
+def check_same_run(directory: Path, config: TrainConfig) -> None:
+    """Refuse to go on with a run under another configuration, naming the option."""
+    path = directory / "config.yaml"
+    if not any((directory / "checkpoints").glob("*.pt")) or not path.exists():
+        return
+    try:
+        before = flatten(yaml.safe_load(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, AttributeError, yaml.YAMLError) as error:
+        raise UserError(f"{path}: unreadable ({error!s:.80}); restore it, or give another run_dir") from error
+    now = flatten(to_plain(config))
+    for key in sorted(before.keys() & now.keys()):
+        changeable = any(key == name or key.startswith(f"{name}.") for name in CHANGEABLE)
+        if not changeable and before[key] != now[key]:
+            raise UserError(
+                f"run_dir={directory} holds a run with {key}={before[key]}, this command says {now[key]}: "
+                "give another run_dir, or the option as it was"
+            )
+
+
+def write_record(directory: Path, config: TrainConfig, manifest: dict[str, Any]) -> list[str]:
+    """Write config.yaml and environment.json; returns what differs from the environment of the run's last start."""
+    path = directory / "environment.json"
+    now = {**environment(), "data": manifest}
+    changes = []
+    if path.exists():
+        try:
+            before = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError:
+            before = {}
+        changes = [
+            f"{key} was {before[key]}, is {now[key]}"
+            for key in now
+            if key in before and key not in ("command", "data") and before[key] != now[key]
+        ]
+        if before.get("data", {}).get("inputs", manifest.get("inputs")) != manifest.get("inputs"):
+            changes.append("the training data has other checksums")
+    with atomic(directory / "config.yaml") as file:
+        yaml.safe_dump(to_plain(config), file, sort_keys=False, allow_unicode=True)
+    with atomic(path) as file:
+        json.dump(now, file, indent=1, ensure_ascii=False)
+    return changes
+
+
+def environment() -> dict[str, Any]:
+    """Command, git revision and versions of this process."""
+    git = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=40"]
+    try:
+        revision = subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        revision = "unknown"
+    return {
+        "command": " ".join(sys.argv),
+        "revision": revision,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "sentencepiece": sentencepiece.__version__,
+        "hydra": hydra.__version__,
+        "machine": platform.machine(),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """{"a": {"b": 1}} -> {"a.b": 1}."""
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, dict) and value:
+            flat.update(flatten(value, f"{prefix}{key}."))
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat

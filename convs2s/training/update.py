@@ -1,0 +1,144 @@
+"""One update: the gradients of some batches, summed over processes, normalised, clipped, applied.
+
+B sentences · S source length · T target length.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from convs2s.config import Normalize, OptimizerConfig, Precision, TrainingConfig
+from convs2s.data.batching import Batch
+from convs2s.errors import UserError
+from convs2s.model import ConvS2S
+from convs2s.search.selection import BatchSelector
+from convs2s.training.distributed import World
+from convs2s.training.nag import clip_gradients
+
+AUTOCAST = {Precision.bf16: torch.bfloat16, Precision.fp16: torch.float16}
+Loss = Callable[..., Tensor]
+
+
+@dataclass
+class Outcome:
+    """What an update did, over all processes."""
+
+    loss: float  # summed over the target tokens, nats
+    tokens: int
+    sentences: int
+    norm: float  # of the normalised gradient, before it is clipped
+    applied: bool  # False where loss or gradient was not finite
+    parts: int = 1  # into which every batch was split for lack of memory
+
+
+class Updater:
+    """Applies updates to a model; holds what they share."""
+
+    def __init__(
+        self,
+        model: ConvS2S,
+        optimizer: torch.optim.Optimizer,
+        training: TrainingConfig,
+        normalization: OptimizerConfig,
+        seed: int,
+        world: World,
+    ) -> None:
+        check_precision(training.precision, world.device)
+        self.model, self.optimizer, self.world = model, optimizer, world
+        self.training, self.normalization, self.seed = training, normalization, seed
+        self.parameters = list(model.parameters())
+        self.selector: BatchSelector | None = None  # of the words that a batch is scored over; None: all
+        self.loss: Loss = torch.compile(model.loss) if training.compile else model.loss
+        # Small fp16 gradients would vanish: the loss is scaled up before they are taken (GPU only).
+        self.scaler = torch.amp.GradScaler(world.device.type, enabled=training.precision == Precision.fp16)
+
+    def autocast(self) -> AbstractContextManager[object]:
+        """Matrix products in the precision asked for."""
+        dtype = AUTOCAST.get(self.training.precision)
+        return nullcontext() if dtype is None else torch.autocast(self.world.device.type, dtype)
+
+    def __call__(self, batches: Sequence[Batch], number: int) -> Outcome:
+        """Update ``number`` (from 0) of the run, from this process' share of its batches, which may be none.
+
+        A batch that does not fit into memory on some rank is split in two on all, and again, until it does.
+        """
+        self.model.train()
+        parts = 1
+        while True:
+            self.optimizer.zero_grad()
+            own_loss, failed = self.backward(batches, number, parts)
+            counts = sum(batch.tokens for batch in batches), sum(batch.sentences for batch in batches)
+            loss, tokens, sentences, failures = self.world.sum([own_loss, *counts, failed])
+            if not failures:
+                break
+            parts *= 2
+            if parts > 2 * max((batch.sentences for batch in batches), default=1):
+                raise UserError(f"update {number + 1}: out of memory even for single sentences; lower data.max_length")
+        self.world.sum_gradients(self.parameters)
+        self.scaler.unscale_(self.optimizer)  # before the norm is taken
+        norm = normalize(self.parameters, int(tokens), int(sentences), self.normalization)
+        applied = math.isfinite(loss) and math.isfinite(norm)
+        if applied:
+            self.scaler.step(self.optimizer)
+        self.scaler.update()
+        return Outcome(loss, int(tokens), int(sentences), norm, applied, parts)
+
+    def arguments(self, batch: Batch, training: bool) -> tuple[Tensor, ...]:
+        """What ``ConvS2S.loss`` takes, on the device."""
+        arguments: tuple[Tensor, ...] = batch[1:4]
+        if self.selector is not None:
+            target, vocabulary = self.selector(batch.source, batch.target, training)
+            arguments = batch.source, batch.target_input, target, vocabulary
+        return tuple(x.to(self.world.device, non_blocking=True) for x in arguments)
+
+    def backward(self, batches: Sequence[Batch], number: int, parts: int) -> tuple[float, int]:
+        """Sum the gradients of this process' batches; returns the summed loss and whether memory ran out (0 or 1)."""
+        # The dropout masks of an update are a function of (seed, update, rank): nothing to save, nothing to lose.
+        torch.manual_seed((self.seed * 1_000_003 + number) * 4_099 + self.world.rank)
+        total = 0.0
+        try:
+            for batch in batches:
+                for part in split(batch, self.training.split_tokens, parts):
+                    with self.autocast():
+                        loss = self.loss(*self.arguments(part, training=True))
+                    self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+                    total += loss.item()
+        except RuntimeError as error:
+            if not out_of_memory(error):
+                raise
+            return 0.0, 1
+        return total, 0
+
+
+def check_precision(precision: Precision, device: torch.device) -> None:
+    """Refuse fp16 where it cannot be fast."""
+    if precision == Precision.fp16 and device.type == "cpu":
+        raise UserError("training.precision=fp16 needs a GPU: CPUs have no fast fp16 products; use bf16 or fp32")
+
+
+def out_of_memory(error: RuntimeError) -> bool:
+    """Whether an allocation failed, on GPU or CPU."""
+    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+
+
+def split(batch: Batch, tokens: int | None, parts: int = 1) -> Iterable[Batch]:
+    """A batch in pieces of about equal size: at least ``parts``, and none with B x max(S, T) over ``tokens``."""
+    longest = max(batch.source.shape[1], batch.target.shape[1])
+    if tokens is not None:
+        parts *= math.ceil(batch.sentences / max(1, tokens // longest))
+    size = math.ceil(batch.sentences / parts)
+    return [batch.rows(start, start + size) for start in range(0, batch.sentences, size)]
+
+
+def normalize(parameters: Sequence[Tensor], tokens: int, sentences: int, config: OptimizerConfig) -> float:
+    """Divide the summed gradients and renormalise them (original: ResumableDPOptimEngine); returns the norm between."""
+    divisor = {Normalize.tokens: tokens, Normalize.sentences: sentences, Normalize.none: 1}[config.normalize]
+    if divisor != 1:
+        torch._foreach_mul_([p.grad for p in parameters if p.grad is not None], 1.0 / divisor)
+    return clip_gradients(parameters, config.clip * (sentences if config.normalize == Normalize.none else 1))

@@ -1,0 +1,81 @@
+"""Measure translation: python scripts/benchmark.py generate checkpoint=FILE input=FILE output=FILE
+
+Prints, for each batch size, beam and precision, sentences and target tokens a second, seconds a step, peak memory and
+the share of the machine's matrix product rate that is reached. Without checkpoint= a random model of model= is
+measured, on random sentences where there is no input= either.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+from itertools import islice
+from pathlib import Path
+
+import torch
+
+from convs2s.cli import run
+from convs2s.config import BenchmarkGenerateConfig, SearchPrecision
+from convs2s.data.lines import read_lines
+from convs2s.errors import UserError
+from convs2s.evaluation.models import load_models
+from convs2s.files import atomic
+from convs2s.model import ConvS2S
+from convs2s.search.benchmark import Speed, as_json, measure, random_sources, spread
+from convs2s.text.tokenizer import Tokenizers
+from convs2s.text.vocabulary import EOS
+from convs2s.training.distributed import resolve_device
+
+
+def main(config: BenchmarkGenerateConfig) -> None:
+    for name in ("sentences", "single_sentences", "repeat"):
+        if getattr(config, name) < 1:
+            raise UserError(f"{name}={getattr(config, name)}: must be at least 1")
+    if config.threads is not None:
+        torch.set_num_threads(config.threads)
+    rows = []
+    print(f"{torch.get_num_threads()} threads, torch {torch.__version__}, {platform.machine()}")
+    print(Speed.HEADER)
+    for precision in config.precisions:
+        model, tokenizers = build(config, precision)
+        sources = read_sources(config, tokenizers, model)
+        for batch in config.batches:
+            chosen = spread(sources, config.single_sentences if batch == 1 else config.sentences)
+            for beam in config.beams:
+                speed = measure(
+                    model, chosen, batch, beam, precision, config.repeat, forced_length=config.checkpoint is None
+                )
+                rows.append(speed)
+                print(speed.line(), flush=True)
+    if config.output is not None:
+        with atomic(Path(config.output)) as file:
+            json.dump({"threads": torch.get_num_threads(), "generate": [as_json(row) for row in rows]}, file, indent=1)
+            file.write("\n")
+
+
+def build(config: BenchmarkGenerateConfig, precision: SearchPrecision) -> tuple[ConvS2S, Tokenizers | None]:
+    if config.checkpoint is not None:
+        models, tokenizers = load_models([config.checkpoint], config.device, precision)
+        return models[0], tokenizers
+    if len(config.vocabulary) != 2:
+        raise UserError(f"vocabulary={config.vocabulary}: give two sizes, of source and target")
+    torch.manual_seed(1)
+    model = ConvS2S(config.model, *config.vocabulary).eval().to(resolve_device(config.device))
+    model.fold(precision)
+    return model, None
+
+
+def read_sources(config: BenchmarkGenerateConfig, tokenizers: Tokenizers | None, model: ConvS2S) -> list[list[int]]:
+    if config.input is None:
+        return random_sources(config.sentences, model.source_vocabulary)
+    if tokenizers is None:
+        raise UserError("input= needs checkpoint=, whose tokeniser segments it")
+    lines = list(islice(read_lines(config.input), config.sentences))
+    sources = [[*ids, EOS] for ids in tokenizers.source.encode(lines) if ids]
+    if not sources:
+        raise UserError(f"input={config.input} holds no text")
+    return sources
+
+
+if __name__ == "__main__":
+    run(main, BenchmarkGenerateConfig, "benchmark_generate")

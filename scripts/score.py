@@ -1,0 +1,27 @@
+"""How probable a model finds given translations: python scripts/score.py checkpoint=FILE source=FILE target=FILE
+
+Forced decoding. Writes a tab-separated table with a head: line, score (log-probability / tokens ^ search.lenpen),
+log-probability (natural logarithm, </s> included), tokens and perplexity. checkpoint=[FILE,FILE] lets several vote.
+"""
+
+from __future__ import annotations
+
+from convs2s.cli import run
+from convs2s.config import ScoreConfig
+from convs2s.data.lines import read_pairs
+from convs2s.evaluation.models import checkpoint_paths, load_models
+from convs2s.search.scoring import HEADER, score_lines
+from convs2s.search.streams import open_output
+
+
+def main(config: ScoreConfig) -> None:
+    models, tokenizers = load_models(checkpoint_paths(config.checkpoint), config.device, config.search.precision)
+    with open_output(config.output) as write:
+        write(HEADER)
+        pairs = read_pairs(config.source, config.target)
+        for number, score in enumerate(score_lines(models, tokenizers, pairs, config.search, name=config.source), 1):
+            write(score.line(number))
+
+
+if __name__ == "__main__":
+    run(main, ScoreConfig, "score")

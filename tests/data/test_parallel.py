@@ -1,0 +1,67 @@
+"""Several processes: results in order, faults passed on, and the same corpus as with one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import convs2s.data.select as selecting
+from convs2s.config import DataConfig, TextConfig, TokenizerKind
+from convs2s.data.parallel import ordered
+from convs2s.data.prepare import prepare
+from convs2s.errors import UserError
+
+
+def double(value: int) -> int:
+    if value == 13:
+        raise UserError("thirteen")
+    return 2 * value
+
+
+def test_results_come_in_order_and_faults_are_passed_on() -> None:
+    """Fault: results in the order in which processes finish, all items read at once, a fault that hangs the pool."""
+    drawn: list[int] = []
+
+    def items() -> Iterator[tuple[str, int]]:
+        for i in range(20):
+            drawn.append(i)
+            yield str(i), i
+
+    results = ordered(double, items(), 2)
+    assert next(results) == ("0", 0)
+    assert len(drawn) <= 6
+    found = [next(results) for _ in range(12)]
+    assert found == [(str(i), 2 * i) for i in range(1, 13)]
+    with pytest.raises(UserError, match="thirteen"):
+        list(results)
+
+
+@pytest.mark.parametrize("kind", ["sentencepiece", "moses_bpe"])
+def test_the_same_corpus_with_any_number_of_processes(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault: chunks written in another order, line numbers or counts of one worker only."""
+    if kind == "moses_bpe":
+        pytest.importorskip("sacremoses")
+    monkeypatch.setattr(selecting, "CHUNK", 7)
+    for name, count in (("train", 60), ("valid", 4)):
+        for language in ("de", "en"):
+            lines = (f"{language} satz {i}.\n" if i % 9 else "\n" for i in range(count))
+            (tmp_path / f"{name}.{language}").write_text("".join(lines))
+    data = DataConfig(
+        source="de",
+        target="en",
+        root=str(tmp_path),
+        train=["train.de", "train.en"],
+        valid=["valid.de", "valid.en"],
+    )
+    text = TextConfig(kind=TokenizerKind(kind), vocabulary_size=30, merges=10)
+    contents = []
+    for workers in (0, 2):
+        folder = tmp_path / f"prepared{workers}"
+        prepare(replace(data, workers=workers, prepared_dir=str(folder)), text, 1, lambda _: None)
+        contents.append({path.name: path.read_bytes() for path in folder.iterdir()})
+    assert contents[0] == contents[1]

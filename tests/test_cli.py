@@ -1,0 +1,97 @@
+"""The command line: help, overrides, and what a mistake looks like."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import pytest
+
+from convs2s.cli import options
+from convs2s.config import EvaluateConfig, TrainConfig, TranslateConfig
+
+ROOT = Path(__file__).resolve().parents[1]
+SCRIPTS = {"prepare": TrainConfig, "train": TrainConfig, "translate": TranslateConfig, "evaluate": EvaluateConfig}
+
+
+def script(name: str, *arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(ROOT / "scripts" / f"{name}.py"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", cwd=cwd)
+
+
+def leaves(schema: type[Any]) -> int:
+    hints = get_type_hints(schema)
+    return sum(leaves(hints[f.name]) if is_dataclass(hints[f.name]) else 1 for f in fields(schema))
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_help_shows_every_option_with_its_meaning(name: str) -> None:
+    """Fault: an option has no help text, or --help leaves it out."""
+    shown = script(name, "--help")
+    assert shown.returncode == 0
+    listed = list(options(SCRIPTS[name]))
+    assert len(listed) == leaves(SCRIPTS[name])
+    for option, default, meaning in listed:
+        assert f"  {option}={default}\n      {meaning}\n" in shown.stdout
+        assert len(meaning) > 10, option
+
+
+MISTAKES = [
+    (("optimizer.lrr=1",), "error: there is no option optimizer.lrr; did you mean optimizer.lr?"),
+    (("data.rot=x",), "error: there is no option data.rot; did you mean data.root?"),
+    (("trainig.max_epochs=3",), "error: there is no option trainig; did you mean training?"),
+    (("optimizer.lr=fast",), "error: optimizer.lr=fast: Value 'fast' of type 'str' could not be converted to Float"),
+    (("text.kind=bpe",), "error: text.kind=bpe: Invalid value 'bpe', expected one of"),
+    (("experiment=multi30k",), "error: experiment=multi30k: there is no such choice, only"),
+    (("model=huge",), "error: model=huge: there is no such choice, only ablation, base,"),
+    (("model.encoder.layers=[{channels: 8, width: 3}]",), "model.encoder.layers: there is no option width in it"),
+    (("model.encoder.layers=[{channels: 8",), "error:"),
+    (("model.decoder.attention=[4]",), "error: model.decoder.attention: there is no layer 4"),
+    (("model.dropout=1.5",), "error: model.dropout_source (or model.dropout) must be in [0, 1)"),
+    (("training.device=tpu",), "error: device=tpu: give auto, cpu, cuda or cuda:N"),
+    (("training.precision=fp16", "training.device=cpu"), "error: training.precision=fp16 needs a GPU"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), MISTAKES, ids=[arguments[0] for arguments, _ in MISTAKES])
+def test_a_mistake_is_one_line(arguments: tuple[str, ...], message: str, tmp_path: Path) -> None:
+    """Fault: a mistake ends in a stack trace, in Hydra's several lines, in status 0, or in a run directory."""
+    small = ("data.generate=[20, 5, 5]", "text.vocabulary_size=200", "model=small")
+    failed = script("train", *small, *arguments, cwd=tmp_path)
+    assert failed.returncode == 1, failed.stderr
+    last = failed.stderr.splitlines()[-1]
+    assert last.startswith("error: ")
+    assert message in last
+    assert "Traceback" not in failed.stderr
+    assert not list(tmp_path.glob("runs/*/checkpoints/*"))
+
+
+@pytest.mark.parametrize("name", ["translate", "evaluate"])
+def test_a_missing_value_is_named(name: str) -> None:
+    """Fault: an option that must be given shows up as ??? deep inside."""
+    failed = script(name)
+    assert failed.returncode == 1
+    assert failed.stderr == "error: checkpoint must be given: add checkpoint=VALUE to the command\n"
+
+
+@pytest.mark.parametrize("name", ["translate", "evaluate"])
+def test_a_missing_checkpoint_is_named(name: str, tmp_path: Path) -> None:
+    """Fault: a path typed wrong ends in a stack trace."""
+    failed = script(name, f"checkpoint={tmp_path}/none.pt")
+    assert failed.returncode == 1
+    assert failed.stderr.startswith("error: ")
+    assert f"{tmp_path}/none.pt: No such file or directory" in failed.stderr
+    assert len(failed.stderr.splitlines()) == 1
+
+
+def test_a_path_with_spaces_and_signs(tmp_path: Path) -> None:
+    """Fault: a folder with =, blanks, commas or letters beyond ASCII cannot be named on the command line."""
+    folder = tmp_path / "größe = 1, zwei (3)"
+    arguments = (f'data.root="{folder}/raw"', f'data.prepared_dir="{folder}/prepared"')
+    prepared = script("prepare", "data.generate=[20, 5, 5]", "text.vocabulary_size=200", *arguments, cwd=tmp_path)
+    assert prepared.returncode == 0, prepared.stderr
+    assert (folder / "prepared" / "manifest.json").exists()
+    assert (folder / "raw" / "train.en").exists()

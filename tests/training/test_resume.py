@@ -1,0 +1,152 @@
+"""A stopped and resumed run is the uninterrupted run."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from runs import assert_same_state, metrics, tiny_config, trained
+
+from convs2s.errors import UserError
+from convs2s.training import checkpoint, loop
+from convs2s.training.run import Run, Stopped
+
+PARTS = ("model", "optimizer", "schedule", "progress")
+
+
+def state(config: Any) -> dict[str, Any]:
+    saved = checkpoint.load(Path(config.run_dir) / "checkpoints" / "last.pt")
+    return {part: saved[part] for part in PARTS}
+
+
+@pytest.mark.parametrize("accumulate", [1, 3])
+def test_stopped_after_every_update(tmp_path: Path, accumulate: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault: dropout masks, data order, velocity, annealing, means or log lines depend on where the run stopped."""
+    options = {"training__accumulate": accumulate, "training__max_updates": 40, "training__max_epochs": 100}
+    whole = tiny_config(tmp_path, "whole", **options)
+    trained(whole)
+    expected = state(whole)
+    assert expected["progress"]["update"] == 40
+    assert expected["progress"]["epoch"] > 2, "the run should cross the end of an epoch"
+
+    end_update = Run.end_update
+
+    def stop_after(self: Run, *arguments: Any) -> None:
+        self.stop_signal = signal.SIGTERM
+        end_update(self, *arguments)
+
+    config = tiny_config(tmp_path, "stopped", **options)
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "end_update", stop_after)
+        for _ in range(40):
+            with pytest.raises(Stopped):
+                loop.train(config)
+    loop.train(config)
+    assert_same_state(expected, state(config))
+    assert metrics(whole) == metrics(config)
+
+
+def test_stopped_in_validation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault: an epoch whose validation was interrupted is counted twice, or not at all."""
+    whole = tiny_config(tmp_path, "whole")
+    trained(whole)
+    config = tiny_config(tmp_path, "stopped", training__save_every=1)
+
+    def die(run: Run) -> float:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "validate", die)
+        with pytest.raises(KeyboardInterrupt):
+            loop.train(config)
+    trained(config)
+    assert_same_state(state(whole), state(config))
+    assert metrics(whole) == metrics(config)
+
+
+def test_killed_between_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault: log lines written after the last checkpoint appear twice once the run goes on from it."""
+    whole = tiny_config(tmp_path, "whole")
+    trained(whole)
+    config = tiny_config(tmp_path, "killed", training__save_every=5)
+    end_update = Run.end_update
+
+    def die_at_8(self: Run, *arguments: Any) -> None:
+        end_update(self, *arguments)
+        if self.progress.update == 8:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "end_update", die_at_8)
+        with pytest.raises(KeyboardInterrupt):
+            loop.train(config)
+    assert state(config)["progress"]["update"] == 5
+    trained(config)
+    assert_same_state(state(whole), state(config))
+    assert metrics(whole) == metrics(config)
+
+
+def test_same_command_twice_is_bit_equal(tmp_path: Path) -> None:
+    """Fault: something is not decided by the seed."""
+    one, other = tiny_config(tmp_path, "one"), tiny_config(tmp_path, "other")
+    trained(one), trained(other)
+    assert_same_state(state(one), state(other))
+    different = tiny_config(tmp_path, "different", seed=2)
+    trained(different)
+    assert metrics(different) != metrics(one)
+
+
+def test_signal_saves_and_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault: SIGTERM loses the update it arrives in, or leaves our handler behind."""
+    config = tiny_config(tmp_path)
+    before = signal.getsignal(signal.SIGTERM)
+    end_update = Run.end_update
+
+    def signal_at_4(self: Run, *arguments: Any) -> None:
+        if self.progress.update == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+        end_update(self, *arguments)
+
+    monkeypatch.setattr(Run, "end_update", signal_at_4)
+    with pytest.raises(Stopped) as stopped:
+        loop.train(config)
+    assert stopped.value.exit_status == 143
+    assert state(config)["progress"]["update"] == 4
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_other_configuration_is_refused(tmp_path: Path) -> None:
+    """Fault: a run goes on under options it was not started with, silently."""
+    trained(tiny_config(tmp_path))
+    with pytest.raises(UserError, match=r"optimizer\.lr=0\.25, this command says 0\.5"):
+        loop.train(tiny_config(tmp_path, optimizer__lr=0.5))
+
+
+def test_raised_limit_goes_on(tmp_path: Path) -> None:
+    """Fault: a finished run ignores a raised max_epochs, or goes on when none was raised."""
+    assert trained(tiny_config(tmp_path))["progress"]["epoch"] == 3
+    again = trained(tiny_config(tmp_path))
+    assert again["progress"]["finished"] == "training.max_epochs=2 reached"
+    more = tiny_config(tmp_path, training__max_epochs=3)
+    assert trained(more)["progress"]["epoch"] == 4
+    whole = tiny_config(tmp_path, "whole", training__max_epochs=3)
+    trained(whole)
+    assert_same_state(state(whole), state(more))
+
+
+def test_second_process_is_refused(tmp_path: Path) -> None:
+    """Fault: two processes write one run."""
+    from convs2s.training.distributed import connected
+
+    config = tiny_config(tmp_path)
+    with (
+        connected("cpu") as world,
+        Run.open(config, world),
+        pytest.raises(UserError, match="in use by another process"),
+        Run.open(config, world),
+    ):
+        pass
+    trained(config)

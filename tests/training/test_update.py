@@ -1,0 +1,172 @@
+"""Accumulated, split, repeated and refused updates."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from runs import metrics, tiny_config, tiny_model, trained
+
+from convs2s.config import Nonfinite, Normalize, OptimizerConfig, Precision, TrainingConfig
+from convs2s.data.batching import Batch, pad
+from convs2s.errors import UserError
+from convs2s.model import ConvS2S
+from convs2s.training import loop
+from convs2s.training.distributed import World
+from convs2s.training.nag import NAG
+from convs2s.training.update import Updater, split
+
+ALONE = World(0, 1, torch.device("cpu"))
+
+
+def batch(sentences: int, seed: int = 0) -> Batch:
+    draw = torch.Generator().manual_seed(seed)
+
+    def side() -> list[Any]:
+        lengths = torch.randint(1, 8, (sentences,), generator=draw).tolist()
+        return [torch.randint(3, 15, (n,), generator=draw).numpy() for n in lengths]
+
+    source, target = pad(side()), pad(side())
+    return Batch(torch.arange(sentences).numpy(), source, target.roll(1, 1), target, int((target != 1).sum()))
+
+
+def updater(training: TrainingConfig | None = None, **options: Any) -> Updater:
+    torch.manual_seed(7)
+    model = ConvS2S(tiny_model(dropout=0.0), 15, 15).double()
+    optimizer = NAG(model.parameters(), 0.25, 0.99)
+    return Updater(model, optimizer, training or TrainingConfig(), OptimizerConfig(**options), 1, ALONE)
+
+
+def weights(update: Updater) -> torch.Tensor:
+    return torch.cat([p.detach().flatten() for p in update.parameters])
+
+
+@pytest.mark.parametrize("normalize", list(Normalize))
+@pytest.mark.parametrize("tokens", [1, 17, 40, 1000])
+def test_split_batch_equals_the_whole(tokens: int, normalize: Normalize) -> None:
+    """Fault: a part is divided by its own tokens, or clipped by itself."""
+    whole, parts = updater(normalize=normalize), updater(TrainingConfig(split_tokens=tokens), normalize=normalize)
+    for number in range(3):
+        one, other = whole([batch(9, number)], number), parts([batch(9, number)], number)
+        assert abs(one.loss - other.loss) < 1e-10
+        assert abs(one.norm - other.norm) < 1e-10
+    assert (weights(whole) - weights(parts)).abs().max() < 1e-10
+
+
+def test_split_covers_every_sentence_within_the_cap() -> None:
+    """Fault: a sentence is lost or repeated where the parts are not of equal size."""
+    for sentences in range(1, 12):
+        made = batch(sentences)
+        longest = max(made.source.shape[1], made.target.shape[1])
+        for tokens in (1, 10, 25, 60):
+            parts = list(split(made, tokens))
+            assert [i for part in parts for i in part.indices] == list(range(sentences))
+            assert sum(part.tokens for part in parts) == made.tokens
+            assert all(len(part.indices) * longest <= max(tokens, longest) for part in parts)
+
+
+def test_accumulated_batches_equal_one(tmp_path: Path) -> None:
+    """Fault: gradients of accumulated batches are averaged over batches instead of over their tokens."""
+    made = batch(9)
+    one, several = updater(), updater()
+    one([made], 0)
+    several([made.rows(0, 2), made.rows(2, 7), made.rows(7, 9)], 0)
+    assert (weights(one) - weights(several)).abs().max() < 1e-10
+
+
+@pytest.mark.parametrize(("normalize", "divisor"), [(Normalize.tokens, "tokens"), (Normalize.sentences, "sentences")])
+def test_normalisation(normalize: Normalize, divisor: str) -> None:
+    """Fault: gradients are divided by the wrong count (original: -timeavg divides by tokens)."""
+    made = batch(9)
+    plain, divided = updater(normalize=Normalize.none, clip=0.0), updater(normalize=normalize, clip=0.0)
+    ratio = plain([made], 0).norm / divided([made], 0).norm
+    assert abs(ratio - getattr(made, divisor)) < 1e-8
+
+
+def test_without_normalisation_the_clip_grows_with_the_batch() -> None:
+    """Fault: the original's rule without -timeavg, clip times sentences, is forgotten."""
+    small = updater(normalize=Normalize.none, clip=1e-6)
+    small([batch(9)], 0)
+    norm = torch.sqrt(sum((p.grad.square().sum() for p in small.parameters), torch.zeros(())))  # type: ignore[union-attr]
+    assert abs(float(norm) - 9e-6) < 1e-12
+
+
+def test_out_of_memory_is_retried_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault: a retry adds to the half-made gradients of the attempt that failed."""
+    plain, short = updater(), updater()
+    plain([batch(9)], 0)
+    loss = short.loss
+
+    def scarce(source: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:
+        if len(source) > 3:
+            raise torch.OutOfMemoryError("out of memory")
+        return loss(source, *rest)
+
+    monkeypatch.setattr(short, "loss", scarce)
+    outcome = short([batch(9)], 0)
+    assert outcome.parts == 4
+    assert (weights(plain) - weights(short)).abs().max() < 1e-10
+
+
+def test_out_of_memory_for_one_sentence_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault: the search for a size that fits never ends."""
+
+    def never(*_: torch.Tensor) -> torch.Tensor:
+        raise torch.OutOfMemoryError("out of memory")
+
+    update = updater()
+    monkeypatch.setattr(update, "loss", never)
+    with pytest.raises(UserError, match="out of memory even for single sentences"):
+        update([batch(9)], 0)
+
+
+def poison(monkeypatch: pytest.MonkeyPatch, updates: set[int]) -> None:
+    backward = Updater.backward
+
+    def bad(self: Updater, batches: Any, number: int, parts: int) -> tuple[float, int]:
+        result = backward(self, batches, number, parts)
+        return (float("nan"), 0) if number in updates else result
+
+    monkeypatch.setattr(Updater, "backward", bad)
+
+
+def test_nonfinite_loss_stops_before_the_update(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault: a NaN reaches the weights, or nobody learns which sentences made it."""
+    poison(monkeypatch, {5})
+    config = tiny_config(tmp_path, training__save_every=1)
+    with pytest.raises(UserError, match="not finite"):
+        loop.train(config)
+    report = json.loads((tmp_path / "run" / "nonfinite-6.json").read_text("utf-8"))
+    assert report["loss"] == "nan"
+    assert report["lines"][0]
+    assert all(1 <= line <= 50 for line in report["lines"][0])
+
+
+def test_nonfinite_loss_is_skipped_within_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault: skipping counts the bad loss into the epoch's, or goes on for ever."""
+    poison(monkeypatch, {2, 3})
+    config = tiny_config(tmp_path, training__nonfinite=Nonfinite.skip, training__max_skips=2)
+    trained(config)
+    assert "NaN" not in metrics(config)
+    poison(monkeypatch, set(range(100)))
+    with pytest.raises(UserError, match="not finite"):
+        loop.train(tiny_config(tmp_path, "endless", training__nonfinite=Nonfinite.skip, training__max_skips=2))
+
+
+def test_fp16_on_cpu_is_refused() -> None:
+    """Fault: fp16 on a CPU runs for days instead of saying that it cannot be fast."""
+    with pytest.raises(UserError, match="fp16 needs a GPU"):
+        updater(TrainingConfig(precision=Precision.fp16))
+
+
+def test_bf16_stays_close_to_fp32(tmp_path: Path) -> None:
+    """Fault: a custom gradient mixes types, or the option is ignored."""
+    plain = tiny_config(tmp_path, "plain")
+    half = tiny_config(tmp_path, "half", training__precision=Precision.bf16)
+    one, other = trained(plain), trained(half)
+    assert one["model"]["decoder.output.v"].dtype == other["model"]["decoder.output.v"].dtype == torch.float32
+    gap = abs(one["progress"]["best_loss"] - other["progress"]["best_loss"])
+    assert 0 < gap < 0.05
