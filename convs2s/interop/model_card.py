@@ -1,0 +1,188 @@
+"""The card of a model, README.md of the folder that is handed on: only what the run's own records say.
+
+What no record says reads "not run" or "not recorded"; scores count only where they were measured with these weights.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from convs2s.config import ModelConfig, TokenizerKind, TrainConfig
+from convs2s.data.storage import sha256
+from convs2s.files import atomic
+from convs2s.training.checkpoint import train_config
+
+NOT_RECORDED = "not recorded"
+
+
+def write_card(output: str | Path, checkpoint: dict[str, Any], path: Path | None) -> str:
+    """Write OUTPUT/README.md; returns a line that says so."""
+    card = Path(output) / "README.md"
+    with atomic(card) as file:
+        file.write(model_card(checkpoint, path))
+    return f"{card}: the model's card"
+
+
+def model_card(checkpoint: dict[str, Any], path: Path | None) -> str:
+    """The card's Markdown.  path: the checkpoint's file in the checkpoints/ folder of its run; None: it has no run."""
+    config = train_config(checkpoint)
+    environment = read_record(path.parent.parent / "environment.json") if path else {}
+    parts = [
+        *front_matter(config),
+        f"# ConvS2S {config.data.source} → {config.data.target}: {config.experiment}",
+        "",
+        "A convolutional sequence-to-sequence model (Gehring et al. 2017, arXiv 1705.03122). This card was generated "
+        "from the run's records; what they do not hold is called not run or not recorded.",
+        "",
+        "## Model",
+        "",
+        *model_lines(config.model, checkpoint),
+        "",
+        "## Use",
+        "",
+        "```",
+        "python scripts/convert.py from=safetensors model=THIS_FOLDER output=runs/received",
+        "python scripts/translate.py checkpoint=runs/received/checkpoints/best.pt input=FILE",
+        "```",
+        "",
+        f"Input: {input_form(config)}",
+        "",
+        "## Data",
+        "",
+        *data_lines(config, environment.get("data", {})),
+        "",
+        "## Recipe",
+        "",
+        *recipe_lines(config, checkpoint, environment),
+        "",
+        "## Scores",
+        "",
+        *score_lines(path),
+        "",
+        "## Limits",
+        "",
+        *limit_lines(config, environment.get("data", {})),
+        "",
+    ]
+    return "\n".join(parts)
+
+
+def front_matter(config: TrainConfig) -> list[str]:
+    """The YAML head by which a hub files the model."""
+    languages = [f"- {json.dumps(language)}" for language in dict.fromkeys((config.data.source, config.data.target))]
+    tags = ["- translation", "- convs2s"]
+    return ["---", "library_name: convs2s", "language:", *languages, "tags:", *tags, "---", ""]
+
+
+def model_lines(model: ModelConfig, checkpoint: dict[str, Any]) -> list[str]:
+    shared = {(tensor.data_ptr(), tensor.numel()) for tensor in checkpoint["model"].values()}
+    sizes = f"{checkpoint['source_vocabulary']:,} source and {checkpoint['target_vocabulary']:,} target pieces"
+    stacks = {
+        name: ", ".join(f"{layer.repeat} x ({layer.channels}, width {layer.kernel})" for layer in side.layers)
+        for name, side in (("encoder", model.encoder), ("decoder", model.decoder))
+    }
+    attending = model.decoder.attending()
+    options = {
+        "source_padding": model.source_padding.value,
+        "attention_order": model.attention_order.value,
+        "encoder_gradient": model.encoder_gradient.value,
+        "weight_norm_eps": model.weight_norm_eps,
+    }
+    return [
+        f"- {sum(count for _, count in shared):,} parameters; {sizes}",
+        f"- encoder: {stacks['encoder']}",
+        f"- decoder: {stacks['decoder']}; attention in {sum(attending)} of {len(attending)} layers",
+        f"- embeddings {model.embedding}, output embedding {model.output_embedding}, bottleneck {model.bottleneck}",
+        f"- {', '.join(f'{name}={value}' for name, value in options.items())}",
+    ]
+
+
+def input_form(config: TrainConfig) -> str:
+    if config.text.kind is not TokenizerKind.whitespace:
+        return f"raw text, one sentence a line; its {config.text.kind.value} tokeniser is inside."
+    mark = f", with subwords marked by `{config.text.joiner}`" if config.text.joiner else ""
+    return f"text segmented like the training text, words separated by spaces{mark}, one sentence a line."
+
+
+def data_lines(config: TrainConfig, manifest: dict[str, Any]) -> list[str]:
+    if not manifest:
+        return [f"- languages: {config.data.source} → {config.data.target}; corpus, files and counts: {NOT_RECORDED}"]
+    lines = [f"- corpus: {config.data.name} ({config.data.source} → {config.data.target})"]
+    for split, counts in manifest.get("splits", {}).items():
+        dropped = ", ".join(f"{number:,} {rule}" for rule, number in counts.get("dropped", {}).items() if number)
+        tokens = counts.get("tokens", {})
+        lines.append(
+            f"- {split}: {counts['pairs']:,} of {counts['pairs_read']:,} pairs (dropped: {dropped or 'none'}), "
+            f"{tokens.get('source', 0):,} source and {tokens.get('target', 0):,} target pieces"
+        )
+    for split, files in manifest.get("inputs", {}).items():
+        lines += [
+            f"- {split} file {file['file']}, SHA-256 `{file['sha256']}`"
+            for file in (files if isinstance(files, list) else [])
+            if isinstance(file, dict) and "sha256" in file
+        ]
+    return lines
+
+
+def recipe_lines(config: TrainConfig, checkpoint: dict[str, Any], environment: dict[str, Any]) -> list[str]:
+    if "origin" in checkpoint and "progress" not in checkpoint:
+        files = ", ".join(f"{name} (SHA-256 `{digest}`)" for name, digest in checkpoint["origin"]["files"].items())
+        return [f"- converted from {checkpoint['origin']['format']}: {files}", f"- training: {NOT_RECORDED}"]
+    optimizer, training = config.optimizer, config.training
+    batches = f"{training.batch_tokens:,} tokens" if training.batch_tokens else f"{training.batch_sentences} sentences"
+    progress = checkpoint.get("progress", {})
+    lines = [
+        f"- NAG, lr {optimizer.lr}, momentum {optimizer.momentum}, gradients normalised by "
+        f"{optimizer.normalize.value} and clipped at {optimizer.clip}, annealing {optimizer.annealing.value}",
+        f"- batches of {batches}, accumulated {training.accumulate}; dropout {config.model.dropout}; "
+        f"seed {config.seed}; {training.precision.value}",
+        f"- these weights: after update {progress.get('update', NOT_RECORDED)}",
+    ]
+    names = ("command", "revision", "python", "torch", "machine")
+    return [*lines, *(f"- {name}: `{environment.get(name, NOT_RECORDED)}`" for name in names)]
+
+
+def score_lines(path: Path | None) -> list[str]:
+    """A table of the run's evaluations of these very weights."""
+    rows = list(score_rows(path.parent.parent / "evaluation", sha256(path))) if path else []
+    if not rows:
+        return ["not run"]
+    return ["| split | score | signature | search |", "|---|---|---|---|", *rows]
+
+
+def score_rows(folder: Path, digest: str) -> Iterator[str]:
+    for file in sorted(folder.glob("*.json")):
+        report = read_record(file)
+        if report.get("checkpoint", {}).get("sha256") != digest:
+            continue
+        search = report.get("search", {})
+        settings = ", ".join(f"{name} {search[name]}" for name in ("beam", "lenpen", "max_length") if name in search)
+        for name, label in (("bleu", "BLEU"), ("bleu_tokenized", "BLEU, tokenised"), ("chrf", "chrF")):
+            if name in report:
+                value = f"{label} {report[name]['score']:.2f}"
+                yield f"| {report['split']} | {value} | `{report[name]['signature']}` | {settings} |"
+
+
+def limit_lines(config: TrainConfig, manifest: dict[str, Any]) -> list[str]:
+    rows = config.model.max_positions, config.model.max_target_positions or config.model.max_positions
+    longest = manifest.get("splits", {}).get("train", {}).get("longest", {})
+    seen = f"{longest['source']} and {longest['target']} pieces" if longest else NOT_RECORDED
+    domain = f"trained on {config.data.name} only" if manifest else f"training text {NOT_RECORDED}"
+    return [
+        f"- source sentences up to {rows[0] - 2} pieces, translations up to {rows[1] - 2}, `</s>` included",
+        f"- longest source and target sentence in training: {seen}",
+        f"- {domain}; tests on text of other domains: not run",
+        "- sentences are translated one by one, without context; bias and toxicity tests: not run",
+    ]
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """A JSON record of a run; {} where there is none."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
