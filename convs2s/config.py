@@ -421,6 +421,9 @@ class TrainingConfig:
     save_every: int | None = option(None, "updates between checkpoints inside an epoch; null: only at its end")
     save_minutes: float | None = option(None, "minutes between checkpoints inside an epoch; null: only at its end")
     keep: int | None = option(None, "also keep the checkpoint of every n-th epoch; null: last and best only")
+    init_from: str | None = option(
+        None, "checkpoint that a new run starts from (fine-tuning): weights, tokenisers, text and model, dropout apart"
+    )
     precision: Precision = option(
         Precision.fp32, "type of the matrix products; weights and updates are fp32 (bf16: CPU, GPU; fp16: GPU, scaled)"
     )
@@ -663,6 +666,24 @@ class ConvertConfig:
         None, "mark of a word that continues in the next piece, removed on output; null: '@@' where words end in it"
     )
     output: str = option(MISSING, "folder to write; to=checkpoint writes checkpoints/best.pt in it")
+
+
+class PictureFormat(str, Enum):
+    png = "png"
+    svg = "svg"
+    pdf = "pdf"
+
+
+@dataclass
+class PlotAttentionConfig:
+    """scripts/plot_attention.py."""
+
+    checkpoint: str = option(MISSING, "file written by training or conversion")
+    input: str = option("-", "source sentences, one a line, plain or .gz; -: standard input")
+    output: str = option(MISSING, "folder for the pictures, line1.png and so on")
+    format: PictureFormat = option(PictureFormat.png, "file format of the pictures")
+    device: str = option("auto", "auto, cpu, cuda or cuda:N")
+    search: SearchConfig = group(SearchConfig)
 
 
 @dataclass

@@ -8,6 +8,7 @@ not agree, in a sibling folder that then takes its place.
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 from collections.abc import Callable, Sequence
@@ -59,10 +60,13 @@ class Prepared:
     manifest: dict[str, Any]
 
 
-def prepare(data: DataConfig, text: TextConfig, seed: int, log: Log = print) -> Prepared:
+def prepare(
+    data: DataConfig, text: TextConfig, seed: int, log: Log = print, given: Tokenizers | None = None
+) -> Prepared:
     """Open the prepared folder of these settings, built or rebuilt where needed; many processes may call it at once.
 
     ``seed`` draws the built-in corpus and the lines that SentencePiece learns from: data.seed.
+    ``given``: tokenisers to use instead of learning some, made with the options ``text`` (fine-tuning).
     Errors: UserError for anything wrong with files or options. A folder that was there stays as it was then.
     """
     check_options(data)
@@ -73,20 +77,23 @@ def prepare(data: DataConfig, text: TextConfig, seed: int, log: Log = print) -> 
     def waiting() -> None:
         log(f"another process prepares {folder}: waiting for it")
 
+    def wanted_now() -> dict[str, Any]:
+        return wanted_manifest(data, text, found_inputs) | {"given": None if given is None else _digest(given)}
+
     try:
         if data.generate or missing(data, names):
             _provide(data, names, seed, log)
         found_inputs = inputs(data)
         with folder_lock(folder, shared=True, waiting=waiting):
-            found = _reuse(folder, wanted_manifest(data, text, found_inputs), seed, log)
+            found = _reuse(folder, wanted_now(), seed, log)
         if found is None:
             with folder_lock(folder, shared=False, waiting=waiting):
                 recover(folder)
-                wanted = wanted_manifest(data, text, found_inputs)
+                wanted = wanted_now()
                 found = _reuse(folder, wanted, seed, _silent)
                 if found is None:
                     _check_replaceable(folder)
-                    _build(folder, data, text, seed, wanted, log)
+                    _build(folder, data, text, seed, wanted, log, given)
                     found = _reuse(folder, wanted, seed, log)
     except OSError as error:
         raise UserError(
@@ -175,7 +182,15 @@ def _reuse(folder: Path, wanted: dict[str, Any], seed: int, log: Log) -> Prepare
     return Prepared(tokenizers, train, valid, manifest)
 
 
-def _build(folder: Path, data: DataConfig, text: TextConfig, seed: int, wanted: dict[str, Any], log: Log) -> None:
+def _build(
+    folder: Path,
+    data: DataConfig,
+    text: TextConfig,
+    seed: int,
+    wanted: dict[str, Any],
+    log: Log,
+    given: Tokenizers | None,
+) -> None:
     names = split_names(data)
     texts = [(sides(data, pairs), weight) for pairs, weight in training_names(data)]
     workers = _workers(data, text, texts)
@@ -186,10 +201,8 @@ def _build(folder: Path, data: DataConfig, text: TextConfig, seed: int, wanted: 
         cutting = segmenters(text, (data.source, data.target))
         log(f"reading the training text{' and cutting it into words' if cutting else ''}")
         selection = select(data, texts, cutting, new, seed, workers)
-        tokenizers = _learn(data, text, selection, seed, log)
-        state = io.BytesIO()
-        torch.save(tokenizers.state(), state)
-        (new / _TOKENIZERS).write_bytes(state.getvalue())  # torch.save itself hides what a full disk says
+        tokenizers = given or _learn(data, text, selection, seed, log)
+        (new / _TOKENIZERS).write_bytes(_saved(tokenizers))
         splits = encode_selection(new, data, selection, tokenizers, cutting is not None, workers)
         if "valid" in names:
             splits["valid"] = encode_texts(new, "valid", sides(data, names["valid"]), tokenizers)
@@ -217,6 +230,17 @@ def _build(folder: Path, data: DataConfig, text: TextConfig, seed: int, wanted: 
         (new / _MANIFEST).write_text(json.dumps(manifest, indent=1, ensure_ascii=False) + "\n", "utf-8")
     for line in [*table(manifest), *warnings(manifest)]:
         log(line)
+
+
+def _saved(tokenizers: Tokenizers) -> bytes:
+    """As torch.save writes it to a file, but without hiding what a full disk says."""
+    state = io.BytesIO()
+    torch.save(tokenizers.state(), state)
+    return state.getvalue()
+
+
+def _digest(tokenizers: Tokenizers) -> str:
+    return hashlib.sha256(_saved(tokenizers)).hexdigest()
 
 
 def _learn(data: DataConfig, text: TextConfig, selection: Selection, seed: int, log: Log) -> Tokenizers:

@@ -8,7 +8,7 @@ import signal
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -92,6 +92,9 @@ class Run:
     def open(cls, config: TrainConfig, world: World) -> Iterator[Run]:
         """Check, prepare and build all that can fail, before the first update; resume where a checkpoint is."""
         directory, training = Path(config.run_dir), config.training
+        start = None if training.init_from is None else checkpoint.load(training.init_from)
+        if start is not None:
+            config = as_started(config, checkpoint.train_config(start))
         for part in (config.model, config.optimizer, training):
             part.check()
         check_precision(training.precision, world.device)
@@ -105,9 +108,12 @@ class Run:
                 torch.set_num_threads(training.threads)
             torch.use_deterministic_algorithms(training.deterministic)
             stack.callback(torch.use_deterministic_algorithms, False)
-            data = prepare(config.data, config.text, config.data.seed, say if world.first else silent)
+            given = None if start is None else checkpoint.build_tokenizers(start)
+            data = prepare(config.data, config.text, config.data.seed, say if world.first else silent, given)
             check_data(data, config, say if world.first else silent)
             run = cls(config, world, data)
+            if start is not None:
+                checkpoint.load_weights(run.model, start, f"training.init_from={training.init_from}")
             resumed = run.resume()
             if world.first:
                 for change in write_record(directory, config, data.manifest):
@@ -297,6 +303,12 @@ class Run:
             self.journal.restart_clock()
         if self.world.sum([self.stop_signal])[0] and reason is None:
             raise Stopped(self.stop_signal or int(signal.SIGTERM))
+
+
+def as_started(config: TrainConfig, before: TrainConfig) -> TrainConfig:
+    """A fine-tuning's configuration: text and model are those of the checkpoint, but for this run's dropout."""
+    dropout = {name: value for name, value in vars(config.model).items() if name.startswith("dropout")}
+    return replace(config, text=before.text, model=replace(before.model, **dropout))
 
 
 def make_directory(directory: Path) -> None:

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from helpers import golden_arrays, golden_config, golden_json, golden_parameters, gradients, load_parameters, ours
 from torch.testing import assert_close
 
-from convs2s.config import ModelConfig, SelectionConfig
+from convs2s.config import ModelConfig, OptimizerConfig, SelectionConfig, TrainingConfig
+from convs2s.data.batching import Batch
 from convs2s.errors import UserError
 from convs2s.model import ConvS2S
-from convs2s.search.selection import BatchSelector, select
+from convs2s.search.lexicon import write_lexicon
+from convs2s.search.selection import BatchSelector, batch_selector, select
+from convs2s.text.tokenizer import Tokenizers
 from convs2s.text.vocabulary import UNK
+from convs2s.text.whitespace_tokenizer import WhitespaceTokenizer
+from convs2s.training.distributed import World
+from convs2s.training.update import Updater
 
 GOLDEN: dict[str, Any] = golden_json("vocabulary_selection")
 ALIGNED = {entry["src"] - 1: [(word - 1, count) for word, count in entry["tgt_freq"]] for entry in GOLDEN["candidates"]}
+CPU = torch.device("cpu")
 TIGHT = {"rtol": 0.0, "atol": 1e-10}
 
 
@@ -126,3 +135,29 @@ def test_two_kinds_of_output_are_refused() -> None:
     """Fault: one of two contradicting options silently wins."""
     with pytest.raises(UserError, match="share_output"):
         ConvS2S(ModelConfig(lookup_output=True, share_output=True), 9, 9)
+
+
+def test_training_uses_the_selection(model: ConvS2S, tmp_path: Path) -> None:
+    """Fault: the option does not reach the updates, validation sees the target's words, or the lexicon is read by
+    other symbols than the model's."""
+    words = Tokenizers(WhitespaceTokenizer(["a", "b"]), WhitespaceTokenizer(["x", "y", "z"]))
+    path = tmp_path / "lexicon.tsv"
+    write_lexicon(str(path), {"b": [("z", 4), ("x", 1)], "unheard": [("y", 9)]})
+    options = SelectionConfig(lexicon=str(path), common=3, aligned=1)
+    assert batch_selector(SelectionConfig(), words) is None
+    training = TrainingConfig()
+    updater = Updater(model, torch.optim.SGD(model.parameters()), training, OptimizerConfig(), 1, World(0, 1, CPU))
+    updater.selector = batch_selector(options, words)
+    source, target = torch.tensor([[4, 2]]), torch.tensor([[3, 2]])
+    batch = Batch(np.array([0]), source, torch.tensor([[2, 3]]), target, 2)
+    _, target_input, chosen, vocabulary = updater.arguments(batch, training=True)
+    assert target_input.tolist() == [[2, 3]]
+    assert vocabulary.tolist() == [0, 1, 2, 3, 5]
+    assert chosen.tolist() == [[3, 2]]
+    _, _, chosen, vocabulary = updater.arguments(batch, training=False)
+    assert vocabulary.tolist() == [0, 1, 2, 5]
+    assert chosen.tolist() == [[UNK, 2]]
+    before = model.get_parameter("decoder.output.weight").detach().clone()
+    updater([batch], 0)
+    changed = (model.get_parameter("decoder.output.weight") != before).any(1).nonzero().squeeze(1)
+    assert changed.tolist() == [0, 1, 2, 3, 5]

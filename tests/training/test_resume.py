@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runs import assert_same_state, metrics, tiny_config, trained
+from runs import assert_same_state, metrics, tiny_config, trained, write_corpus
 
 from convs2s.errors import UserError
 from convs2s.training import checkpoint, loop
@@ -150,3 +150,22 @@ def test_second_process_is_refused(tmp_path: Path) -> None:
     ):
         pass
     trained(config)
+
+
+def test_fine_tuning_starts_from_a_checkpoint(tmp_path: Path) -> None:
+    """Fault: training.init_from is ignored, learns another vocabulary, or takes the command's model for the file's."""
+    first = trained(tiny_config(tmp_path, "first"))
+    write_corpus(tmp_path / "more", seed=9)
+    options: dict[str, Any] = {
+        "data__root": str(tmp_path / "more"),
+        "data__prepared_dir": str(tmp_path / "more_prepared"),
+        "training__init_from": str(tmp_path / "first" / "checkpoints" / "last.pt"),
+        "model__embedding": 9,
+        "text__min_frequency": 7,
+    }
+    start = trained(tiny_config(tmp_path, "start", training__max_updates=0, **options))
+    assert_same_state(first["model"], start["model"])
+    assert_same_state(first["tokenizers"], start["tokenizers"])
+    tuned = trained(tiny_config(tmp_path, "start", **options))
+    fresh = trained(tiny_config(tmp_path, "fresh", **{**options, "training__init_from": None}))
+    assert tuned["progress"]["best_loss"] < fresh["progress"]["best_loss"]

@@ -1,0 +1,51 @@
+"""Attention as in the paper's figure 3: a panel for each decoder layer that attends, and one for their average.
+
+L layers that attend · T target pieces · S source pieces, </s> included on both sides.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from convs2s.errors import UserError
+
+COLUMNS = 4  # panels beside each other
+
+
+def draw(
+    path: Path, source: Sequence[str], target: Sequence[str], weights: NDArray[np.floating], numbers: Sequence[int]
+) -> None:
+    """Write a picture of ``weights`` (L, T, S), rows the target's pieces; ``numbers``: the layers', from 1.
+
+    The format follows from the path's suffix.  Raises UserError where matplotlib is missing or the disk refuses.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise UserError("pictures need matplotlib: pip install -e '.[plot]'") from None
+    panels = [(f"layer {number}", layer) for number, layer in zip(numbers, weights, strict=True)]
+    panels.append(("average", weights.mean(0)))
+    columns = min(COLUMNS, len(panels))
+    rows = math.ceil(len(panels) / columns)
+    width, height = 1.2 + 0.24 * len(source), 1.2 + 0.24 * len(target)
+    figure = Figure(figsize=(columns * width, rows * height), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False)
+    for i, axes in enumerate(grid.flat):
+        if i >= len(panels):
+            axes.set_axis_off()
+            continue
+        title, matrix = panels[i]
+        axes.imshow(matrix, cmap="Greys", vmin=0.0, vmax=1.0, aspect="auto")
+        axes.set_title(title, fontsize=9)
+        axes.set_xticks(range(len(source)), source, rotation=90, fontsize=7)
+        axes.set_yticks(range(len(target)), target, fontsize=7)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=150)
+    except OSError as error:
+        raise UserError(f"{path}: not written ({error.strerror}); give another output=") from error
