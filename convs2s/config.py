@@ -489,7 +489,9 @@ class SearchConfig:
     lenpen: float = option(1.0, "score = log-probability / length ^ lenpen (paper: 1; en-de tuned)")
     unkpen: float = option(0.0, "subtracted from the log-probability of every <unk> (original: -unkpen)")
     subwordpen: float = option(
-        0.0, "subtracted from that of every piece that does not end or, in sentencepiece, begin a word (-subwordpen)"
+        0.0,
+        "subtracted from that of every piece that goes on in the next (joiner; original: a final |, -subwordpen) or, "
+        "in sentencepiece, goes on from the last",
     )
     covpen: float = option(
         0.0, "times sum over source positions of log min(1, total attention) is added to the score (original: -covpen)"
@@ -506,7 +508,7 @@ class SearchConfig:
     )
     average: Average = option(Average.probabilities, "what several checkpoints average (original: probabilities)")
     batch_size: int = option(128, "sentences translated together, at most")
-    batch_tokens: int = option(6000, "sentences x longest source x beam at most, for bounded memory")
+    batch_tokens: int = option(6000, "sentences x longest source of a batch at most, padding included")
     precision: SearchPrecision = option(SearchPrecision.fp32, "type of the matrix products (int8: on the CPU only)")
     workers: int = option(1, "processes that translate a file side by side, on the CPU, each with its share of threads")
     long_lines: LongLines = option(
@@ -591,6 +593,20 @@ class BenchmarkDataConfig:
     root: str = option("data/multi30k", "folder of Multi30k's train.de and train.en; not there: the built-in corpus")
     seed: int = option(1, "seed of the lengths and the text")
     output: str | None = option(None, "JSON file for the figures; null: none")
+
+
+@dataclass
+class BenchmarkTrainConfig:
+    """scripts/benchmark.py train."""
+
+    models: list[str] = option(["iwslt"], "what to train: iwslt (4 + 3 layers of 256), en_de_paper, en_de_release")
+    precisions: list[Precision] = option([Precision.fp32], "fp32, bf16, fp16")
+    sentences: int | None = option(None, "sentences a batch; null: 128 for iwslt, 96 for the others")
+    length: int = option(25, "tokens of every source and target, </s> included")
+    repeat: int = option(7, "updates that count; their median is reported")
+    threads: int | None = option(None, "CPU threads; null: PyTorch's choice")
+    device: str = option("auto", "auto, cpu, cuda or cuda:N")
+    output: str | None = option(None, "also write the figures as JSON")
 
 
 @dataclass

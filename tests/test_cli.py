@@ -95,3 +95,17 @@ def test_a_path_with_spaces_and_signs(tmp_path: Path) -> None:
     assert prepared.returncode == 0, prepared.stderr
     assert (folder / "prepared" / "manifest.json").exists()
     assert (folder / "raw" / "train.en").exists()
+
+
+def test_a_sweep_gives_each_run_its_directory(tmp_path: Path) -> None:
+    """Fault: the runs of a sweep write into one directory, or cannot be told apart by its name."""
+    tiny = ("data.generate=[20, 5, 5]", "text.vocabulary_size=200", "model=small", "training.max_updates=1")
+    fast = ("search.max_length=3", "search.beam=1", "training.tensorboard=false", "run_dir=runs/sweep")
+    done = script("train", "-m", *tiny, *fast, "seed=1,2", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    runs = sorted(path.name for path in (tmp_path / "runs" / "sweep").iterdir())
+    assert len(runs) == 2
+    assert [("seed=1" in runs[0]), ("seed=2" in runs[1])] == [True, True]
+    for run in runs:
+        assert (tmp_path / "runs" / "sweep" / run / "checkpoints" / "last.pt").exists()
+        assert (tmp_path / "runs" / "sweep" / run / "evaluation" / "test.last.beam1.max_length3.json").exists()

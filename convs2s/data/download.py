@@ -49,21 +49,24 @@ def fetch(data: DataConfig, names: Sequence[str], log: Log = print) -> None:
 def _fetch_missing(data: DataConfig, names: Sequence[str], log: Log) -> None:
     root, wanted = Path(data.root), missing(data, names)  # another process may have fetched them meanwhile
     splits = {split: [name for pair in pairs for name in pair] for split, pairs in split_names(data).items()}
-    for split, files in splits.items():
-        lacking = [name for name in files if name in wanted]
-        if lacking and split in data.sacrebleu and len(files) == 2:
-            hub.fetch_sacrebleu(data, split, files, _hint(data, wanted), log)
-        elif lacking and split in data.hub.splits and len(files) == 2:
-            hub.fetch_split(data, split, files, _hint(data, wanted), log)
-        else:
-            continue
-        _record(data, files)
-    wanted = missing(data, wanted)
-    if wanted and data.url is None:
-        raise UserError(f"{root / wanted[0]} does not exist; {_hint(data, wanted)}, or set data.root to their folder")
+    provided = {split: files for split, files in splits.items() if len(files) == 2 and _provider(data, split)}
+    own = [name for name in wanted if not any(name in files for files in provided.values())]
+    if own and data.url is None:  # said before gigabytes are fetched
+        raise UserError(f"{root / own[0]} does not exist; {_hint(data, own)}, or set data.root to their folder")
+    for split, files in provided.items():
+        if any(name in wanted for name in files):
+            fetch_pair = hub.fetch_sacrebleu if split in data.sacrebleu else hub.fetch_split
+            fetch_pair(data, split, files, _hint(data, wanted), log)
+            _record(data, files)
+    wanted = missing(data, own)
     for number, name in enumerate(wanted, start=1):
         _fetch_url(data, name, f"file {number} of {len(wanted)}", _hint(data, wanted), log)
         _record(data, [name])
+
+
+def _provider(data: DataConfig, split: str) -> bool:
+    """Whether sacrebleu or the hub has this split."""
+    return split in data.sacrebleu or (data.hub.name is not None and split in data.hub.splits)
 
 
 def _hint(data: DataConfig, wanted: Sequence[str]) -> str:

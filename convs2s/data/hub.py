@@ -5,6 +5,7 @@ The libraries fetch, check, resume and draw progress bars; we write one line a s
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -33,6 +34,8 @@ def fetch_split(data: DataConfig, split: str, files: Sequence[str], hint: str, l
         given["data_files"] = dict(hub.files)
     cache = str(Path(data.root) / "hub")
     place = f"{hub.name}{f' ({hub.config})' if hub.config else ''} on the Hugging Face hub"
+    log(f"asking for {place}")
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # it would announce every retry over two lines
     try:
         builder = datasets.load_dataset_builder(hub.name, cache_dir=cache, **given)
         size = builder.info.download_size

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from convs2s.config import DataConfig, HubConfig
+from convs2s.config import DataConfig, ExtraConfig, HubConfig
 from convs2s.data.download import fetch
 from convs2s.data.sources import RECORD, file_names, missing, verified
 from convs2s.errors import UserError
@@ -57,9 +57,9 @@ def test_a_split_of_the_hub_becomes_text(data: DataConfig) -> None:
     fetch(data, ["train.en", "train.de"], said.append)
     assert lines(data, "train.en") == [row["en"] for row in ROWS]
     assert lines(data, "train.de") == [row["de"].replace("\n", " ") for row in ROWS]
-    assert "fetching train from parquet on the Hugging Face hub (" in said[0]
-    assert f"{data.root}/train.de" in said[0]
-    assert "wrote 25 pairs of train" in said[1]
+    assert "fetching train from parquet on the Hugging Face hub (" in said[1]
+    assert f"{data.root}/train.de" in said[1]
+    assert "wrote 25 pairs of train" in said[2]
     assert missing(data, file_names(data)) == ["newstest2014.en", "newstest2014.de"]
     (Path(data.root) / "train.de").write_text("other\n")
     with pytest.raises(UserError, match=r"train\.de has SHA-256 .* but had"):
@@ -132,6 +132,14 @@ def test_sacrebleu_offline_or_without_the_set(data: DataConfig, monkeypatch: pyt
             ["newstest2014.en", "newstest2014.de"],
             lambda _: None,
         )
+
+
+def test_what_cannot_be_fetched_is_named_before_the_rest_is(data: DataConfig) -> None:
+    """Fault: gigabytes fetched before it is said that another file is missing that no hub has."""
+    more = replace(data, extra=[ExtraConfig(["bt.en", "bt.de"])])
+    with pytest.raises(UserError, match=r"bt\.en does not exist; put bt\.en, bt\.de into"):
+        fetch(more, file_names(more), lambda _: None)
+    assert missing(data, ["train.en"]) == ["train.en"]
 
 
 def test_nothing_is_written_outside_the_data_folder(data: DataConfig, tmp_path: Path) -> None:

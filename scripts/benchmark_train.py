@@ -1,0 +1,60 @@
+"""Measure training: python scripts/benchmark.py train output=FILE
+
+For each model and precision: target tokens a second on a synthetic batch without padding, the machine's matrix product
+rate in the same run (the yardstick), tokens a second per unit of it, the share of it that is reached, peak memory.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+import yaml
+
+from convs2s.cli import CONFIGS, run
+from convs2s.config import BenchmarkTrainConfig, ModelConfig, from_plain
+from convs2s.errors import UserError
+from convs2s.files import atomic
+from convs2s.model import ConvS2S
+from convs2s.training.benchmark import Shape, measure
+from convs2s.training.distributed import resolve_device
+
+# The shapes on which peers were measured; file in configs/model, sentences, vocabularies.
+MODELS = {
+    "iwslt": ("base", 128, (7072, 5208)),
+    "en_de_paper": ("en_de", 96, (40000, 40000)),
+    "en_de_release": ("en_de_release", 96, (40000, 40000)),
+}
+
+
+def main(config: BenchmarkTrainConfig) -> None:
+    if config.threads is not None:
+        torch.set_num_threads(config.threads)
+    device, rows = resolve_device(config.device), []
+    for name in config.models:
+        if name not in MODELS:
+            raise UserError(f"models: {name} is none of {', '.join(MODELS)}")
+        file, sentences, vocabularies = MODELS[name]
+        options = yaml.safe_load((CONFIGS / "model" / f"{file}.yaml").read_text("utf-8"))
+        for precision in config.precisions:
+            torch.manual_seed(1)
+            model = ConvS2S(from_plain(ModelConfig, {**options, "dropout": 0.2}), *vocabularies).to(device)
+            shape = Shape(config.sentences or sentences, config.length, config.length, vocabularies)
+            row = measure(name, model, shape, precision, device, config.repeat)
+            rows.append(asdict(row))
+            print(
+                f"{row.model} · {row.precision} · {row.parameters:,} parameters · {row.tokens_per_second:,.0f} tokens/s "
+                f"· yardstick {row.yardstick_gflops:.1f} GFLOP/s · {row.tokens_per_second_per_gflops:.2f} tokens/s "
+                f"per GFLOP/s · share {row.peak_share:.2f} · {row.peak_gib:.2f} GiB",
+                flush=True,
+            )
+    if config.output is not None:
+        with atomic(Path(config.output)) as file_object:
+            json.dump({"threads": torch.get_num_threads(), "train": rows}, file_object, indent=1)
+            file_object.write("\n")
+
+
+if __name__ == "__main__":
+    run(main, BenchmarkTrainConfig, "benchmark_train")

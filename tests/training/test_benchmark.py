@@ -1,0 +1,21 @@
+"""What the training benchmark counts; the figures themselves are nobody's business here."""
+
+from __future__ import annotations
+
+import torch
+from runs import tiny_model
+from torch.utils.flop_counter import FlopCounterMode
+
+from convs2s.model import ConvS2S
+from convs2s.training.benchmark import Shape, operations
+
+
+def test_operations_are_those_of_the_products() -> None:
+    """Fault: the share of the machine's peak is computed from too many or too few operations."""
+    model = ConvS2S(tiny_model(dropout=0.0), 15, 17)
+    shape = Shape(3, 5, 6, (15, 17))
+    source, target = torch.randint(3, 15, (3, 5)), torch.randint(3, 17, (3, 6))
+    with FlopCounterMode(display=False) as counter:
+        model.loss(source, target, target).backward()  # type: ignore[no-untyped-call]
+    # The first layers' inputs are embeddings, whose gradients are products too; nothing else is counted on top.
+    assert abs(counter.get_total_flops() - operations(model, shape)) < 0.02 * operations(model, shape)
