@@ -45,9 +45,9 @@ def main(config: BenchmarkTrainConfig) -> None:
             row = measure(name, model, shape, precision, device, config.repeat)
             rows.append(asdict(row))
             print(
-                f"{row.model} · {row.precision} · {row.parameters:,} parameters · {row.tokens_per_second:,.0f} tokens/s "
-                f"· yardstick {row.yardstick_gflops:.1f} GFLOP/s · {row.tokens_per_second_per_gflops:.2f} tokens/s "
-                f"per GFLOP/s · share {row.peak_share:.2f} · {row.peak_gib:.2f} GiB",
+                f"{name} · {row.precision} · {row.parameters:,} parameters · {row.tokens_per_second:,.0f} tokens/s · "
+                f"yardstick {row.yardstick_gflops:.1f} GFLOP/s · {row.tokens_per_second_per_gflops:.2f} tokens/s per "
+                f"GFLOP/s · share {row.peak_share:.2f} · {row.peak_gib:.2f} GiB",
                 flush=True,
             )
     if config.output is not None:
