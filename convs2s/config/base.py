@@ -1,0 +1,55 @@
+"""What every module of options is built from: fields with help texts, checks, and the way to and from plain types."""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import Any, TypeVar
+
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from convs2s.errors import UserError
+
+T = TypeVar("T")
+MISSING: Any = "???"  # OmegaConf's mark for a value that must be given
+
+
+def option(default: T, help: str) -> T:
+    """A dataclass field with its help text; lists, dicts and dataclasses are copied for every instance."""
+    if isinstance(default, (list, dict)):
+        kind = type(default)
+        return field(default_factory=lambda: kind(default), metadata={"help": help})
+    return field(default=default, metadata={"help": help})
+
+
+def group(kind: type[T]) -> T:
+    """A nested dataclass as a field."""
+    return field(default_factory=kind)
+
+
+def check_minimum(group: str, config: Any, minimum: dict[str, float]) -> None:
+    """Raise UserError for the first option below its minimum; null is always fine."""
+    for name, least in minimum.items():
+        value = getattr(config, name)
+        if value is not None and value < least:
+            raise UserError(f"{group}.{name}={value} must be at least {least}")
+
+
+C = TypeVar("C")
+
+
+def to_plain(config: Any) -> dict[str, Any]:
+    """A configuration as nested dicts, lists, strings and numbers, for YAML and checkpoints."""
+    plain = OmegaConf.to_container(OmegaConf.structured(config), resolve=True, enum_to_str=True)
+    assert isinstance(plain, dict)
+    return plain  # type: ignore[return-value]
+
+
+def from_plain(kind: type[C], plain: dict[str, Any]) -> C:
+    """The inverse of ``to_plain``; options that are missing get their defaults, unknown ones raise UserError."""
+    try:
+        config = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(kind), plain))
+    except OmegaConfBaseException as error:
+        raise UserError(f"configuration: {str(error).splitlines()[0]}") from error
+    assert isinstance(config, kind)
+    return config

@@ -1,0 +1,83 @@
+"""Options of translation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from convs2s.config.base import group, option
+
+
+@dataclass
+class SelectionConfig:
+    lexicon: str | None = option(
+        None, "file of aligned words (scripts/lexicon.py); null: the whole target vocabulary (original: -aligndictpath)"
+    )
+    common: int = option(1000, "the most common target words that are always there (original: -nmostcommon)")
+    aligned: int = option(100, "words aligned with each source word that are added (original: -topnalign)")
+    min_frequency: int = option(
+        0, "those of them that were aligned with it at least so often (original: -freqthreshold)"
+    )
+
+
+class SearchPrecision(str, Enum):
+    fp32 = "fp32"
+    bf16 = "bf16"
+    int8 = "int8"
+
+
+class Stop(str, Enum):
+    original = "original"
+    optimal = "optimal"
+
+
+class Average(str, Enum):
+    probabilities = "probabilities"
+    log_probabilities = "log_probabilities"
+
+
+class LongLines(str, Enum):
+    refuse = "refuse"
+    cut = "cut"
+
+
+@dataclass
+class UnknownWordsConfig:
+    replace: bool = option(False, "replace <unk> by the word it attends to, translated by the lexicon or copied")
+    lexicon: str | None = option(None, "file of aligned words (scripts/lexicon.py); null: always copy")
+
+
+@dataclass
+class SearchConfig:
+    beam: int = option(5, "hypotheses kept per sentence (paper: 5); 1: greedy")
+    nbest: int = option(1, "hypotheses written per sentence, at most beam")
+    lenpen: float = option(1.0, "score = log-probability / length ^ lenpen (paper: 1; en-de tuned)")
+    unkpen: float = option(0.0, "subtracted from the log-probability of every <unk> (original: -unkpen)")
+    subwordpen: float = option(
+        0.0,
+        "subtracted from that of every piece that goes on in the next (joiner; original: a final |, -subwordpen) or, "
+        "in sentencepiece, goes on from the last",
+    )
+    covpen: float = option(
+        0.0, "times sum over source positions of log min(1, total attention) is added to the score (original: -covpen)"
+    )
+    min_length: int = option(1, "pieces before </s>, at least (original: 1; paper, summaries: 14)")
+    max_length: int = option(500, "pieces before </s>, at most; the position table may end earlier (original: 500)")
+    max_length_ratio: float = option(
+        0.0, "times the source's length, </s> included, is added to max_length (PyTorch release: 0, and max_length 200)"
+    )
+    stop: Stop = option(
+        Stop.original,
+        "a sentence ends when as many hypotheses as the beam holds have ended (original), or when nothing that goes on "
+        "can still enter the n-best list (optimal; give a max_length that fits the text)",
+    )
+    average: Average = option(Average.probabilities, "what several checkpoints average (original: probabilities)")
+    batch_size: int = option(128, "sentences translated together, at most")
+    batch_tokens: int = option(6000, "sentences x longest source of a batch at most, padding included")
+    precision: SearchPrecision = option(SearchPrecision.fp32, "type of the matrix products (int8: on the CPU only)")
+    workers: int = option(1, "processes that translate a file side by side, on the CPU, each with its share of threads")
+    long_lines: LongLines = option(
+        LongLines.refuse, "lines longer than the model takes: refuse them by number, or cut them at sentence ends"
+    )
+    selection: SelectionConfig = group(SelectionConfig)
+    unknown: UnknownWordsConfig = group(UnknownWordsConfig)

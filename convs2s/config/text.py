@@ -1,0 +1,50 @@
+"""Options of text: a line and its pieces."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from convs2s.config.base import option
+
+
+class TokenizerKind(str, Enum):
+    sentencepiece = "sentencepiece"
+    moses_bpe = "moses_bpe"
+    whitespace = "whitespace"
+
+
+@dataclass
+class TextConfig:
+    kind: TokenizerKind = option(
+        TokenizerKind.sentencepiece,
+        "sentencepiece: BPE on raw text; moses_bpe: the paper's Moses tokenisation and subword-nmt BPE (extra: paper); "
+        "whitespace: text that is already segmented",
+    )
+    vocabulary_size: int = option(10000, "sentencepiece: pieces, the three specials included (paper: joint BPE 40K)")
+    joint: bool = option(True, "one vocabulary for both sides (paper, sec. 4.1), else one per side")
+    character_coverage: float = option(1.0, "sentencepiece: share of the training text's characters that get a piece")
+    normalization: str = option(
+        "nmt_nfkc", "sentencepiece: normalisation rule (nmt_nfkc, nfkc, identity, ..._cf lower-cases)"
+    )
+    byte_fallback: bool = option(False, "sentencepiece: spell unknown characters as bytes instead of <unk>")
+    training_lines: int = option(10_000_000, "sentencepiece: lines to train on, drawn at random when there are more")
+    merges: int = option(40000, "moses_bpe: merges that BPE learns (paper: 40K, joint); 0: whole words")
+    codes: str | None = option(
+        None, "moses_bpe: file of fixed BPE codes (subword-nmt); null: learnt from training text"
+    )
+    punctuation: bool = option(True, "moses_bpe: Moses punctuation normalisation before tokenisation")
+    lowercase: bool = option(False, "moses_bpe: lower-case the text (IWSLT14)")
+    min_frequency: int = option(
+        1, "whitespace, moses_bpe: words seen less often in training are <unk> (original: -thresholdsrc/-tgt)"
+    )
+    max_words: int | None = option(
+        None, "whitespace, moses_bpe: keep at most this many words or pieces a side (original: -nwordssrc/-tgt)"
+    )
+    max_target_words: int | None = option(None, "the same for the target side where it differs; null: max_words")
+    joiner: str = option(
+        "", "whitespace: mark of a word that continues in the next piece, removed on output (BPE: '@@')"
+    )
+    join_input: bool = option(
+        False, "whitespace: remove the joiners before reading words, so that BPE text is read as words"
+    )

@@ -1,0 +1,114 @@
+"""Options of updates, annealing and the loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from convs2s.config.base import check_minimum, group, option
+from convs2s.config.search import SelectionConfig
+from convs2s.errors import UserError
+
+
+class Normalize(str, Enum):
+    tokens = "tokens"
+    sentences = "sentences"
+    none = "none"
+
+
+class Annealing(str, Enum):
+    fast = "fast"
+    slow = "slow"
+    none = "none"
+
+
+@dataclass
+class OptimizerConfig:
+    lr: float = option(0.25, "learning rate of NAG (paper, sec. 4.2)")
+    momentum: float = option(0.99, "Nesterov momentum (paper, sec. 4.2)")
+    weight_decay: float = option(0.0, "l2 * weights is added to the gradient (original: never set)")
+    clip: float = option(0.1, "gradient norm above which the gradient is scaled down to it (paper, sec. 4.2); 0: off")
+    normalize: Normalize = option(
+        Normalize.tokens,
+        "divide the summed gradient by target tokens (paper; original: -timeavg) or sentences; "
+        "none: no division, clip times sentences (original without -timeavg)",
+    )
+    rescale_velocity: bool = option(
+        False, "scale the velocity with the learning rate when that changes (the PyTorch release; original: no)"
+    )
+    annealing: Annealing = option(
+        Annealing.fast,
+        "once the validation loss has not fallen, shrink lr after every epoch (fast) or after each such epoch (slow)",
+    )
+    shrink: float = option(10.0, "lr is divided by this at an annealing step (original: -lrshrink)")
+    min_lr: float = option(1e-5, "training ends below this lr (original, NAG: 1e-5; paper: 1e-4)")
+    min_epoch_to_anneal: int = option(0, "no annealing before this epoch (original: -minepochtoanneal)")
+    anneal_after: int | None = option(None, "anneal after this epoch whatever the validation loss; null: never forced")
+
+    def check(self) -> None:
+        """Raise UserError for a value that cannot work, naming the option."""
+        at_least = {"lr": 0.0, "momentum": 0.0, "weight_decay": 0.0, "clip": 0.0, "min_lr": 0.0}
+        check_minimum("optimizer", self, at_least)
+        if self.momentum >= 1.0 or self.shrink <= 1.0:
+            raise UserError(f"optimizer.momentum={self.momentum} must be below 1, optimizer.shrink={self.shrink} above")
+
+
+class Precision(str, Enum):
+    fp32 = "fp32"
+    bf16 = "bf16"
+    fp16 = "fp16"
+
+
+class Nonfinite(str, Enum):
+    stop = "stop"
+    skip = "skip"
+
+
+@dataclass
+class TrainingConfig:
+    batch_tokens: int | None = option(
+        4000, "cut batches so that sentences x longest side <= this (original: -maxbatch); null: by sentences"
+    )
+    batch_sentences: int = option(64, "sentences a batch where batch_tokens is null (original: -batchsize)")
+    accumulate: int = option(1, "batches per process whose gradients are summed before an update")
+    split_tokens: int | None = option(
+        None, "process a batch whose sentences x longest side exceeds this in parts (paper, sec. 4.2); null: never"
+    )
+    max_epochs: int = option(100, "epochs at most (original: -maxepoch)")
+    max_updates: int | None = option(None, "updates at most; null: no limit")
+    log_every: int = option(100, "updates between progress lines")
+    save_every: int | None = option(None, "updates between checkpoints inside an epoch; null: only at its end")
+    save_minutes: float | None = option(None, "minutes between checkpoints inside an epoch; null: only at its end")
+    keep: int | None = option(None, "also keep the checkpoint of every n-th epoch; null: last and best only")
+    init_from: str | None = option(
+        None, "checkpoint that a new run starts from (fine-tuning): weights, tokenisers, text and model, dropout apart"
+    )
+    precision: Precision = option(
+        Precision.fp32, "type of the matrix products; weights and updates are fp32 (bf16: CPU, GPU; fp16: GPU, scaled)"
+    )
+    nonfinite: Nonfinite = option(Nonfinite.stop, "on a loss or gradient that is not finite: stop, or skip the update")
+    max_skips: int = option(10, "with nonfinite=skip: stop after this many skipped updates in a row")
+    compile: bool = option(False, "compile the model with torch.compile (minutes at the start, for long GPU runs)")
+    deterministic: bool = option(False, "refuse GPU operations whose result varies between runs (CPU: never varies)")
+    threads: int | None = option(None, "CPU threads per process; null: PyTorch's choice")
+    device: str = option("auto", "auto, cpu, cuda or cuda:N; under torchrun auto gives each process its own GPU")
+    stop_signals: list[str] = option(
+        ["SIGINT", "SIGTERM"], "signals that end training after the current update, saved (SLURM: add SIGUSR1)"
+    )
+    tensorboard: bool = option(True, "write TensorBoard events to the run directory")
+    selection: SelectionConfig = group(SelectionConfig)
+
+    def check(self) -> None:
+        """Raise UserError for a value that cannot work, naming the option."""
+        counts = [
+            "batch_tokens",
+            "batch_sentences",
+            "accumulate",
+            "split_tokens",
+            "max_epochs",
+            "log_every",
+            "save_every",
+            "keep",
+            "threads",
+        ]
+        check_minimum("training", self, {**dict.fromkeys(counts, 1), "max_updates": 0, "max_skips": 0})
