@@ -30,6 +30,33 @@ from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBase
 from convs2s.errors import UserError
 
 C = TypeVar("C")
+# Hydra's own flags and the forms they have.
+FLAGS = [
+    "--help",
+    "-h",
+    "--hydra-help",
+    "--version",
+    "--cfg",
+    "-c",
+    "--resolve",
+    "--package",
+    "-p",
+    "--run",
+    "-r",
+    "--multirun",
+    "-m",
+    "--shell-completion",
+    "-sc",
+    "--config-path",
+    "-cp",
+    "--config-name",
+    "-cn",
+    "--config-dir",
+    "-cd",
+    "--experimental-rerun",
+    "--info",
+    "-i",
+]
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
 
 
@@ -46,6 +73,9 @@ def run(main: Callable[[C], None], schema: type[C], config_name: str) -> None:
             main(plain(schema, composed))
 
     with one_line_failures(schema):
+        for argument in sys.argv[1:]:
+            if argument.startswith("-") and argument.partition("=")[0] not in FLAGS:
+                raise UserError(f"there is no flag {argument}; options are written name=value, --help lists them")
         if any(argument in ("--help", "-h") for argument in sys.argv[1:]):
             print(help_text(main, schema), flush=True)
         else:
@@ -125,6 +155,8 @@ def one_line(error: BaseException, schema: type[Any]) -> str:
         ):  # inside a list: the key stands alone
             return f"{overridden.group(1)}: there is no option {key} in it; --help shows its form"
         names = [name for name, _, _ in options(schema)]
+        if any(default == "{}" and key.startswith(f"{name}.") for name, default, _ in options(schema)):
+            return f"{key} is a new entry: write it with a plus, +{key}=VALUE"
         depth = key.count(".") + 1  # a mistyped group is compared with groups
         near = difflib.get_close_matches(key, {".".join(name.split(".")[:depth]) for name in names}, 1)
         return f"there is no option {key}" + (f"; did you mean {near[0]}?" if near else "; --help lists them")

@@ -11,6 +11,9 @@ VERBS = {path.stem.removeprefix("benchmark_"): path for path in sorted(Path(__fi
 
 def main() -> None:
     verb = sys.argv[1] if len(sys.argv) > 1 else ""
+    if verb in ("--help", "-h"):
+        print(f"{__doc__}\nVERB: {', '.join(VERBS)}")
+        return
     if verb not in VERBS:
         print(f"error: say what to measure: python scripts/benchmark.py {'|'.join(VERBS)} ...", file=sys.stderr)
         sys.exit(1)

@@ -49,6 +49,12 @@ MISTAKES = [
     (("model=huge",), "error: model=huge: there is no such choice, only ablation, base,"),
     (("model.encoder.layers=[{channels: 8, width: 3}]",), "model.encoder.layers: there is no option width in it"),
     (("model.encoder.layers=[{channels: 8",), "error:"),
+    (
+        ("data.test={more: [a, b]}",),
+        "error: data.test.more is a new entry: write it with a plus, +data.test.more=VALUE",
+    ),
+    (("data.train=[a, b]",), "names own files, but data=quickstart writes its own: add data=files"),
+    (("--fast",), "error: there is no flag --fast; options are written name=value, --help lists them"),
     (("model.decoder.attention=[4]",), "error: model.decoder.attention: there is no layer 4"),
     (("model.dropout=1.5",), "error: model.dropout_source (or model.dropout) must be in [0, 1)"),
     (("training.device=tpu",), "error: device=tpu: give auto, cpu, cuda or cuda:N"),

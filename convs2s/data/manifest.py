@@ -90,6 +90,9 @@ def drawn(data: DataConfig) -> bool:
 
 def check_options(data: DataConfig) -> None:
     """Refuse options that cannot work. Errors: UserError that names the option."""
+    written = {f"{split}.{language}" for split in ("train", "valid", "test") for language in (data.source, data.target)}
+    if data.generate and not {*data.train, *data.valid} <= written:
+        raise UserError("data.train or data.valid names own files, but data=quickstart writes its own: add data=files")
     if data.min_length < 0 or data.max_length < max(1, data.min_length):
         raise UserError(
             f"data.max_length={data.max_length} must be at least 1 and at least data.min_length={data.min_length}"

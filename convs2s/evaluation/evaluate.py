@@ -59,6 +59,8 @@ def evaluate_split(
     data = data or config.data
     if root is not None:
         data = replace(data, root=root)
+    if files is None and not data.train:
+        raise UserError(f"{checkpoint} knows no data, as converted models do: give source= and reference=")
     paths = split_paths(data, split, to_stderr) if files is None else (Path(files[0]), Path(files[1]))
     pairs = list(read_pairs(*paths))
     references = [remove_joiners(reference, config.text.joiner) for _, reference in pairs]

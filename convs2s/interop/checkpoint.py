@@ -37,7 +37,11 @@ def assemble(
     train = TrainConfig(
         experiment=Path(config.output).resolve().name,
         run_dir=config.output,
-        data=DataConfig(name=Path(config.output).resolve().name),
+        data=DataConfig(
+            name=Path(config.output).resolve().name,
+            source=language(config.source_dict, "source"),
+            target=language(config.target_dict, "target"),
+        ),
         text=TextConfig(kind=TokenizerKind.whitespace, joint=False, joiner=joiner),
         model=model,
     )
@@ -55,6 +59,12 @@ def assemble(
     }
 
 
+def language(dictionary: str | None, side: str) -> str:
+    """de for dict.de.th7; the side's name where the file does not tell."""
+    parts = Path(dictionary or "").name.split(".")
+    return parts[1] if len(parts) > 2 and parts[0].startswith("dict") and parts[1].isalpha() else side
+
+
 def check_fit(name: str, model: ModelConfig, state: dict[str, Tensor], sizes: tuple[int, int]) -> None:
     """Raise UserError unless ``state`` holds the weights of such a model, no more, no fewer, in its shapes."""
     with torch.device("meta"):
@@ -64,6 +74,9 @@ def check_fit(name: str, model: ModelConfig, state: dict[str, Tensor], sizes: tu
         if wanted.get(key) != found.get(key):
             shapes = (list(side[key]) if key in side else "nothing" for side in (found, wanted))
             raise UserError("{}: {} is {} where {} would fit; is it a fconv model?".format(name, key, *shapes))
+    for key, tensor in state.items():
+        if not bool(tensor.isfinite().all()):
+            raise UserError(f"{name}: {key} holds values that are not numbers; its training diverged, or it is damaged")
 
 
 def write(output: str, checkpoint: Checkpoint) -> str:

@@ -141,6 +141,8 @@ def recipe_lines(config: TrainConfig, checkpoint: dict[str, Any], environment: d
         f"seed {config.seed}; {training.precision.value}",
         f"- these weights: after update {progress.get('update', NOT_RECORDED)}",
     ]
+    if training.init_from is not None:
+        lines.insert(0, f"- fine-tuned from `{training.init_from}`")
     names = ("command", "revision", "python", "torch", "machine")
     return [*lines, *(f"- {name}: `{environment.get(name, NOT_RECORDED)}`" for name in names)]
 

@@ -11,6 +11,7 @@ import math
 import mmap
 import struct
 import zipfile
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -110,6 +111,8 @@ class TorchFile:
                 first = entry.header_offset + 30 + name_length + extra_length
                 if entry.compress_type != zipfile.ZIP_STORED or first + entry.file_size > len(self.bytes):
                     raise ValueError(f"its entry {name} is compressed or cut short")
+                if zlib.crc32(memoryview(self.bytes)[first : first + entry.file_size]) != entry.CRC:
+                    raise ValueError(f"its entry {name} is damaged: it does not have its checksum")
                 self.spans[name.removeprefix(f"{root}data/")] = first, entry.file_size
             if (order := self.spans.get(f"{root}byteorder")) and self.bytes[order[0] : sum(order)] != b"little":
                 raise UserError("it was written on a big-endian machine; save it again on a little-endian one")

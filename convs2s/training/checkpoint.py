@@ -50,7 +50,9 @@ def load(path: str | Path) -> dict[str, Any]:
         raise UserError(f"checkpoint {path}: {error.strerror}; give the file that training wrote") from error
     body, length, comment = content[: -COMMENT - 2], content[-COMMENT - 2 : -COMMENT], content[-COMMENT:]
     if not comment.startswith(MARK) or length != COMMENT.to_bytes(2, "little") or body[-20:-16] != END_RECORD:
-        raise UserError(f"checkpoint {path}: not written by this program, or cut short")
+        raise UserError(
+            f"checkpoint {path}: not written by this program, or cut short (convert.py reads the authors' files)"
+        )
     if hashlib.sha256(body).hexdigest().encode() != comment[len(MARK) :]:
         raise UserError(f"checkpoint {path}: damaged: its content does not have the SHA-256 it was saved with")
     try:

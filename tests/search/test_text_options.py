@@ -508,7 +508,12 @@ def test_a_reader_that_leaves_ends_the_script_quietly(tmp_path: Path, checkpoint
 def test_ctrl_c_ends_the_script_quietly(checkpoint: Path) -> None:
     """Fault: a traceback at a key press."""
     command = [sys.executable, str(ROOT / "scripts" / "translate.py"), f"checkpoint={checkpoint}"]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+
+    def at_a_terminal() -> None:  # what a shell starts in the background inherits SIGINT ignored
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    process = subprocess.Popen(command, **pipes, preexec_fn=at_a_terminal)
     assert process.stdin is not None
     assert process.stdout is not None
     assert process.stderr is not None
