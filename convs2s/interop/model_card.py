@@ -129,8 +129,7 @@ def data_lines(config: TrainConfig, manifest: dict[str, Any]) -> list[str]:
 
 def recipe_lines(config: TrainConfig, checkpoint: dict[str, Any], environment: dict[str, Any]) -> list[str]:
     if "origin" in checkpoint and "progress" not in checkpoint:
-        files = ", ".join(f"{name} (SHA-256 `{digest}`)" for name, digest in checkpoint["origin"]["files"].items())
-        return [f"- converted from {checkpoint['origin']['format']}: {files}", f"- training: {NOT_RECORDED}"]
+        return [*origin_lines(checkpoint["origin"]), f"- training: {NOT_RECORDED}"]
     optimizer, training = config.optimizer, config.training
     batches = f"{training.batch_tokens:,} tokens" if training.batch_tokens else f"{training.batch_sentences} sentences"
     progress = checkpoint.get("progress", {})
@@ -145,6 +144,14 @@ def recipe_lines(config: TrainConfig, checkpoint: dict[str, Any], environment: d
         lines.insert(0, f"- fine-tuned from `{training.init_from}`")
     names = ("command", "revision", "python", "torch", "machine")
     return [*lines, *(f"- {name}: `{environment.get(name, NOT_RECORDED)}`" for name in names)]
+
+
+def origin_lines(origin: dict[str, Any] | None) -> Iterator[str]:
+    """What a model was converted from, the last conversion first."""
+    while origin is not None:
+        files = ", ".join(f"{name} (SHA-256 `{digest}`)" for name, digest in origin["files"].items())
+        yield f"- converted from {origin['format']}: {files}"
+        origin = origin.get("before")
 
 
 def score_lines(path: Path | None) -> list[str]:

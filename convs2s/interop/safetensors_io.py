@@ -54,6 +54,8 @@ def read_folder(path: str | Path) -> dict[str, Any]:
     """
     library = safetensors()
     path = Path(path)
+    if not path.exists():
+        raise UserError(f"model={path}: no such file or folder; give the folder that to=safetensors wrote")
     folder = path if path.is_dir() else path.parent
     options, tokenizers = read_json(folder / CONFIG), read_json(folder / TOKENIZERS)
     if options.get("model_type") != "convs2s" or options.get("format") != FORMAT:

@@ -23,6 +23,7 @@ pytest.importorskip("safetensors")
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
 from convert import main as convert
 
+from convs2s.interop.model_card import origin_lines
 from convs2s.interop.safetensors_io import read_folder, write_folder
 
 LINES = ["ein hund läuft im schnee", "das haus ist rot", "ein rotes haus im schnee"] * 3
@@ -196,3 +197,19 @@ def test_nothing_to_convert_is_said(tmp_path: Path) -> None:
     path = checkpoint(tmp_path / "run", tiny.tokenizers())
     with pytest.raises(UserError, match="nothing to convert"):
         convert(ConvertConfig(model_=str(path), output=str(tmp_path / "x")))
+
+
+def test_the_card_tells_every_conversion() -> None:
+    """Fault: a model that went through safetensors forgets which program it came from."""
+    before = {"format": "fairseq_lua", "files": {"model.th7": "12"}}
+    lines = list(origin_lines({"format": "safetensors", "files": {"model.safetensors": "34"}, "before": before}))
+    assert lines == [
+        "- converted from safetensors: model.safetensors (SHA-256 `34`)",
+        "- converted from fairseq_lua: model.th7 (SHA-256 `12`)",
+    ]
+
+
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    """Fault: the message names a file beside the one that was asked for."""
+    with pytest.raises(UserError, match=r"nothing: no such file or folder"):
+        read_folder(tmp_path / "nothing")
