@@ -17,7 +17,7 @@ from dataclasses import MISSING as NO_DEFAULT
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, cast
 
 import hydra
 from hydra.core.config_store import ConfigStore
@@ -113,6 +113,10 @@ def register(schema: type[Any], config_name: str) -> None:
 
 def plain(schema: type[C], composed: DictConfig) -> C:
     """The composed configuration as the dataclass tree; UserError where a value must be given."""
+    if (
+        OmegaConf.get_type(composed) is not schema
+    ):  # from a run's own config.yaml: --config-dir RUN --config-name config
+        composed = cast(DictConfig, OmegaConf.merge(OmegaConf.structured(schema), composed))
     missing = sorted(OmegaConf.missing_keys(composed))
     if missing:
         name = missing[0].removesuffix("_")
