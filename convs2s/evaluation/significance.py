@@ -98,11 +98,16 @@ def paired_test(
         signatures, scores = PairedTest(named, {"metric": metric}, references, method.value, samples)()
     ((name, signature),) = signatures.items()
     results = [result for result in scores[name] if isinstance(result, Result)]
-    outcomes = [
-        Outcome(result.score, 1.0 if i and result.score == results[0].score else result.p_value, result.mean, result.ci)
-        for i, result in enumerate(results)
-    ]
+    outcomes = []
+    for i, result in enumerate(results):
+        p_value = 1.0 if i and result.score == results[0].score else result.p_value
+        outcomes.append(Outcome(float(result.score), *map(plain, (p_value, result.mean, result.ci))))
     return outcomes, str(signature)
+
+
+def plain(figure: float | None) -> float | None:
+    """A float where sacrebleu has numpy's."""
+    return None if figure is None else float(figure)
 
 
 @contextmanager
