@@ -78,7 +78,7 @@ def summary(report: Report) -> str:
 
 
 def title(report: Report) -> str:
-    return str(report.get("split") or report.get("source") or report.get("hypotheses"))
+    return str(report.get("hypotheses") or report.get("split") or report.get("source"))
 
 
 def scored(report: Report, name: str) -> bool:
@@ -100,9 +100,9 @@ def markdown(report: Report) -> str:
         rows.append(("perplexity", value, f"of {found['tokens']:,} target pieces{left_out}"))
     if "length_ratio" in report:
         rows.append(("length ratio", f"{report['length_ratio']:.3f}", "words of the translations / of the references"))
-    for side, what in (("source", "of the source"), ("output", "of the translations")):
-        if report["unknown"][side] is not None:
-            rows.append((f"unknown, {side}", f"{report['unknown'][side]:.2%}", f"<unk> among the pieces {what}"))
+    for side, share in report["unknown"].items():
+        if share is not None:
+            rows.append((f"unknown, {side}", f"{share:.2%}", "share of <unk>"))
     rows.append(("sentences", f"{report['sentences']:,}", f"{report['blank']:,} blank translations"))
     parts = [f"# {title(report)}", table(("figure", "value", ""), rows)]
     if "length_buckets" in report:

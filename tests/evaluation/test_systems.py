@@ -13,7 +13,7 @@ from convs2s.config import Metric
 from convs2s.errors import UserError
 from convs2s.evaluation.systems import compare_systems, markdown, systems_option
 
-WORDS = "the dog runs in snow and a red house stands here while nobody sings of it today".split()
+WORDS = ["the", "dog", "runs", "in", "snow", "and", "a", "red", "house", "stands", "here", "while", "nobody", "sings"]
 LINES = 40
 SOME = {"metrics": [Metric.bleu, Metric.chrf], "samples": 150, "trials": 150, "seed": 7, "language": "en"}
 
