@@ -27,6 +27,7 @@ from convs2s.search.workers import translate_in_workers
 from convs2s.text.vocabulary import EOS
 from convs2s.text.whitespace_tokenizer import remove_joiners
 from convs2s.training.checkpoint import load, train_config
+from convs2s.training.distributed import resolve_device
 
 LONGEST_NAME = 100  # characters of an ensemble's name in a file name
 
@@ -59,6 +60,7 @@ def evaluate_split(
     from it as from the translations. Such text (text.kind=whitespace) also gets ``bleu_tokenized``, BLEU over its own
     words. Raises UserError for missing or unfit files and options, before anything is translated.
     """
+    device = str(resolve_device(str(device)))
     paths = [str(path) for path in ([checkpoint] if isinstance(checkpoint, (str, Path)) else checkpoint)]
     config = train_config(load(paths[0]))
     data = data or config.data
@@ -75,10 +77,10 @@ def evaluate_split(
     for path in (text_path, report_path):
         make_folder(path.parent)
 
-    models, tokenizers = load_models(paths, str(device), search.precision)
+    models, tokenizers = load_models(paths, device, search.precision)
     start = time.perf_counter()
     ready = Translator(models, tokenizers, search, name=str(source))
-    found = translations(ready, partial(load_translator, paths, str(device), search, name=str(source)), sources)
+    found = translations(ready, partial(load_translator, paths, device, search, name=str(source)), sources)
     seconds = time.perf_counter() - start
     hypotheses = [translation.text for translation in found]
 
@@ -107,7 +109,7 @@ def evaluate_split(
         **named_checkpoints(paths),
         "translations": str(text_path),
         **origin(),
-        "device": str(device),
+        "device": device,
         "threads": torch.get_num_threads(),
     }
     with atomic(text_path) as file:

@@ -34,7 +34,8 @@ class Score(NamedTuple):
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON, without what is empty."""
-        return {key: value for key, value in self._asdict().items() if key == "score" or value}
+        found = {key: value for key, value in self._asdict().items() if key == "score" or value}
+        return found | ({"lengths": list(self.lengths)} if self.lengths else {})
 
 
 def bleu(

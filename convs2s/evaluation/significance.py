@@ -21,7 +21,7 @@ class Interval(NamedTuple):
     std: float | None  # of the sample (n - 1); None for a single value, as low and high
     low: float | None
     high: float | None
-    count: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody needs here
 
 
 def mean_interval(values: Sequence[float], confidence: float = 0.95) -> Interval:

@@ -27,6 +27,7 @@ class Measure(NamedTuple):
 
     metric: SacrebleuMetric
     prepare: Callable[[Sequence[str]], Sequence[str]] = lambda lines: lines
+    words: str = ""  # the name of what ``prepare`` makes, for signatures
 
 
 def systems_option(value: Any) -> Systems:
@@ -83,9 +84,8 @@ def compare_systems(
         for row in rows:
             row[key] = {}
         for method, count in ((Method.bootstrap, samples), (Method.randomisation, trials)):
-            outcomes, signatures[key][method.name] = paired_test(
-                prepared, expected, measure.metric, method, count, seed
-            )
+            outcomes, signature = paired_test(prepared, expected, measure.metric, method, count, seed)
+            signatures[key][method.name] = signature + (f"|words:{measure.words}" if measure.words else "")
             for row, outcome in zip(rows, outcomes, strict=True):
                 row[key]["score"] = outcome.score
                 row[key][f"p_{method.name}"] = outcome.p_value
@@ -127,11 +127,11 @@ def measures_of(
         found["bleu"] = Measure(BLEU(tokenize="13a", force=True))
         if segmented:
             found["bleu_tokenized"] = Measure(BLEU(tokenize="none", force=True))
-        prepare, _, note = paper_words(language, segmented)
+        prepare, words, note = paper_words(language, segmented)
         if prepare is None:
             notes["bleu_paper"] = note
         else:
-            found["bleu_paper"] = Measure(BLEU(tokenize="none", smooth_method="none", force=True), prepare)
+            found["bleu_paper"] = Measure(BLEU(tokenize="none", smooth_method="none", force=True), prepare, words)
     if Metric.chrf in metrics:
         found["chrf"] = Measure(CHRF())
     if Metric.ter in metrics:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import runpy
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from convs2s.config import EvaluateConfig, Metric, SearchConfig
+from convs2s.errors import UserError
+
 SCRIPT = Path(__file__).parents[2] / "scripts" / "evaluate.py"
+MAIN = runpy.run_path(str(SCRIPT))["main"]
 REFERENCE = ["The dog, it runs in the snow.", "A red house stands here!", "Nobody knows why 67 men sing."]
 
 
@@ -29,18 +34,16 @@ def write(path: Path, lines: list[str]) -> None:
 
 def script(*arguments: str) -> None:
     sys.argv = ["scripts/evaluate.py", *arguments]
-    exec(compile(SCRIPT.read_text(encoding="utf-8"), str(SCRIPT), "exec"), {"__name__": "__main__"})
+    runpy.run_path(str(SCRIPT), run_name="__main__")
 
 
-def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """The one line with which the script ends."""
-    capsys.readouterr()
-    with pytest.raises(SystemExit) as ended:
-        script(*arguments)
-    assert ended.value.code == 1
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("error: ")
-    return line
+def refused(**options: Any) -> str:
+    """What the script's main says before it ends, without Hydra's delay."""
+    with pytest.raises(UserError) as refusal:
+        MAIN(EvaluateConfig(**options))
+    message = str(refusal.value)
+    assert "\n" not in message
+    return message
 
 
 def report(path: Path) -> Any:
@@ -114,7 +117,15 @@ def test_blank_translations(folder: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "warning: blank: every line is blank" in capsys.readouterr().err
 
 
-def test_files_that_do_not_fit(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_refusal_is_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Fault: a user's mistake ends in a stack trace or in status 0."""
+    with pytest.raises(SystemExit) as ended:
+        script("hypotheses=out", "reference=none")
+    assert ended.value.code == 1
+    assert capsys.readouterr().err == "error: none: cannot be read (No such file or directory)\n"
+
+
+def test_files_that_do_not_fit(folder: Path) -> None:
     """Fault: scores of the lines up to the shorter file's end, a stack trace, or a report left behind."""
     write(folder / "short", REFERENCE[:2])
     (folder / "empty").write_bytes(b"")
@@ -126,36 +137,36 @@ def test_files_that_do_not_fit(folder: Path, capsys: pytest.CaptureFixture[str])
         ("empty", "ref", "empty has 0 lines but ref has 3"),
         ("empty", "empty", "empty and empty are empty"),
         ("none", "ref", "none: cannot be read (No such file or directory)"),
-        ("out", "none", "none: cannot be read (No such file or directory)"),
         ("latin", "ref", "latin, line 2, byte 2: 0xe4 is not UTF-8"),
-        ("out", "[ref,short]", "out has 3 lines but short has 2"),
+        ("out", ["ref", "short"], "out has 3 lines but short has 2"),
         ("out", "blank", "every reference is blank"),
     ):
-        assert message in refused(capsys, f"hypotheses={hypotheses}", f"reference={reference}")
-    assert "out has 3 lines but short has 2" in refused(capsys, "hypotheses=out", "reference=ref", "source=short")
-    assert not list((folder / "evaluation").glob("*")) if (folder / "evaluation").exists() else True
+        assert message in refused(hypotheses=hypotheses, reference=reference)
+    assert "out has 3 lines but short has 2" in refused(hypotheses="out", reference="ref", source="short")
+    assert not list(folder.glob("evaluation/*"))
 
 
-def test_options_that_do_not_fit(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_that_do_not_fit(folder: Path) -> None:
     """Fault: an option that is silently ignored."""
-    out = ("hypotheses=out", "reference=ref")
-    for arguments, message in (
-        ((), "checkpoint must be given"),
-        ((*out, "checkpoint=x.pt"), "checkpoint= and hypotheses= do not go together"),
-        ((*out, "systems=[out,ref]"), "hypotheses= and systems= do not go together"),
-        (("hypotheses=out",), "hypotheses= needs reference="),
-        (("systems=[out,ref]",), "systems= needs reference="),
-        (("systems=[out]", "reference=ref"), "at least two different files"),
-        (("systems=[out,ref]", "reference=ref", "source=ref"), "source= is for checkpoint= and hypotheses="),
-        (("systems=[out,ref]", "reference=ref", "metrics=[rouge]"), "leave rouge out"),
-        ((*out, "split=valid"), "split= is for checkpoint=, not for hypotheses="),
-        ((*out, "search.beam=1"), "search= is for checkpoint=, not for hypotheses="),
-        ((*out, "samples=3"), "samples= is for systems=, not for hypotheses="),
-        ((*out, "metrics=[blue]"), "metrics"),
-        (("hypotheses=out", "reference=3"), "reference=3: give a file"),
-        (("checkpoint=x.pt", "segmented=true"), "segmented= is for hypotheses=, not for checkpoint="),
-        (("checkpoint=x.pt", "source=ref"), "source= and reference= belong together"),
-        (("checkpoint=x.pt",), "x.pt: No such file or directory"),
-    ):
-        assert message in refused(capsys, *arguments), arguments
+    out = {"hypotheses": "out", "reference": "ref"}
+    systems = {"systems": ["out", "ref"], "reference": "ref"}
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({}, "checkpoint must be given"),
+        ({**out, "checkpoint": "x.pt"}, "checkpoint= and hypotheses= do not go together"),
+        ({**out, **systems}, "hypotheses= and systems= do not go together"),
+        ({"hypotheses": "out"}, "hypotheses= needs reference="),
+        ({"systems": ["out", "ref"]}, "systems= needs reference="),
+        ({**systems, "systems": ["out"]}, "at least two different files"),
+        ({**systems, "source": "ref"}, "source= is for checkpoint= and hypotheses="),
+        ({**systems, "metrics": [Metric.rouge]}, "leave rouge out"),
+        ({**out, "split": "valid"}, "split= is for checkpoint=, not for hypotheses="),
+        ({**out, "search": SearchConfig(beam=1)}, "search= is for checkpoint=, not for hypotheses="),
+        ({**out, "samples": 3}, "samples= is for systems=, not for hypotheses="),
+        ({**out, "reference": 3}, "reference=3: give a file"),
+        ({"checkpoint": "x.pt", "segmented": True}, "segmented= is for hypotheses=, not for checkpoint="),
+        ({"checkpoint": "x.pt", "source": "ref"}, "source= and reference= belong together"),
+        ({"checkpoint": "x.pt"}, "x.pt: No such file or directory"),
+    ]
+    for options, message in cases:
+        assert message in refused(**options), options
     assert not (folder / "evaluation").exists()
