@@ -215,5 +215,7 @@ def show(value: Any) -> str:
     if is_dataclass(value):
         return "{" + ", ".join(f"{field.name}: {show(getattr(value, field.name))}" for field in fields(value)) + "}"
     if isinstance(value, list):
+        if value and isinstance(value[0], Enum):
+            return f"[{', '.join(item.value for item in value)}] ({'|'.join(one.value for one in type(value[0]))})"
         return "[" + ", ".join(show(item) for item in value) + "]"
     return str(value)

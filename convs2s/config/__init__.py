@@ -21,6 +21,7 @@ from convs2s.config.data import (
     ExtraConfig,
     HubConfig,
     LengthUnit,
+    Metric,
 )
 from convs2s.config.model import (
     AttentionOrder,
@@ -93,6 +94,7 @@ __all__ = [
     "LengthUnit",
     "LexiconConfig",
     "LongLines",
+    "Metric",
     "ModelConfig",
     "Nonfinite",
     "Normalize",

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Any
 
 from convs2s.config.base import MISSING, group, option
-from convs2s.config.data import DataConfig
+from convs2s.config.data import DataConfig, Metric
 from convs2s.config.model import ModelConfig
 from convs2s.config.search import SearchConfig, SearchPrecision
 from convs2s.config.text import TextConfig
@@ -128,12 +128,32 @@ class BenchmarkGenerateConfig:
 class EvaluateConfig:
     """scripts/evaluate.py."""
 
-    checkpoint: str = option(MISSING, "file written by training")
+    checkpoint: Any = option(None, "model to score: file written by training; [FILE,FILE]: several that vote")
+    hypotheses: str | None = option(None, "or: file of translations to score, one a line (with reference)")
+    systems: Any = option(
+        None,
+        "or: several such files to compare with the first (with reference): [FILE,FILE]; of several seeds "
+        "'{NAME: [FILE,FILE], NAME: [FILE,FILE]}'",
+    )
     split: str = option("test", "valid, or a test split of the experiment's data")
     root: str | None = option(None, "folder of the raw files where it moved since training; null: as in training")
-    source: str | None = option(None, "own source text instead of a split (with reference)")
-    reference: str | None = option(None, "own reference text instead of a split (with source)")
-    output: str | None = option(None, "folder for translations and scores; null: the checkpoint's run directory")
+    source: str | None = option(
+        None, "own source text instead of a split (with reference); of hypotheses: for scores by its length"
+    )
+    reference: Any = option(None, "own reference text, instead of a split with source; [FILE,FILE]: several")
+    language: str | None = option(None, "target language of Moses' words for the paper's BLEU; null: the experiment's")
+    segmented: bool = option(False, "hypotheses and systems, like their reference, are words between spaces already")
+    metrics: list[Metric] | None = option(
+        None, "bleu, chrf, ter, rouge; null: the experiment's (data.metrics), and all but rouge without a checkpoint"
+    )
+    samples: int = option(1000, "systems: resamples of the paired bootstrap")
+    trials: int = option(10000, "systems: trials of the approximate randomisation")
+    seed: int = option(12345, "systems: seed of both (sacrebleu: 12345), at least 1")
+    output: str | None = option(
+        None,
+        "folder for translations and scores; null: the checkpoint's run directory, or the hypotheses' folder; scores "
+        "of systems are then printed only",
+    )
     device: str = option("auto", "auto, cpu, cuda or cuda:N")
     search: SearchConfig = group(SearchConfig)
 

@@ -25,6 +25,7 @@ CHANGEABLE = (
     "data.root",
     "data.prepared_dir",
     "data.test",
+    "data.metrics",
     "data.url",
     "data.sha256",
     "optimizer.anneal_after",
