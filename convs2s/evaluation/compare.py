@@ -15,6 +15,7 @@ from convs2s.evaluation.run_record import RunRecord
 from convs2s.evaluation.significance import Interval
 
 NOT_RUN, NOT_SCORED, ELSEWHERE = "not run", "run, not scored", "–"
+BLEU = ("bleu_paper", "bleu_tokenized", "bleu")  # what stands in for another BLEU, the nearest first
 PERPLEXITIES = (VALIDATION, "perplexity")
 
 
@@ -86,7 +87,7 @@ def compare_figure(
     """The line of a published figure; several where runs of several conditions stand beside it."""
     if row.experiment is None:
         return [Line(table, row, metric, ELSEWHERE)]
-    mine = [one for one in measured if same_experiment(row.experiment, one.run) and has(one.facts, row.select)]
+    mine = [one for one in measured if is_of(one, table, row)]
     chosen = []
     for run in dict.fromkeys(one.run.directory for one in mine):
         fit = [one for one in mine if one.run.directory == run and usable(one, metric, row)]
@@ -112,10 +113,13 @@ def compare_figure(
     return lines
 
 
-def same_experiment(experiment: str, run: RunRecord) -> bool:
-    """Is the run of that experiment, or of the same at another scale (multi30k_table4, table4_small)?"""
-    name = run.config.experiment
-    return name == experiment or name.endswith(f"_{experiment}") or name.startswith(f"{experiment}_")
+def is_of(one: Measured, table: Table, row: Row) -> bool:
+    """Is the figure's run one of the row, at the paper's scale or at that of the table's smaller experiment?"""
+    experiment = one.run.config.experiment
+    if experiment == row.experiment:
+        return has(one.facts, row.select)
+    scaled = table.scaled
+    return scaled is not None and experiment == scaled.experiment and has(one.facts, {**scaled.select, **row.select})
 
 
 def has(facts: dict[str, str], select: dict[str, str]) -> bool:
@@ -127,16 +131,17 @@ def usable(one: Measured, metric: str, row: Row) -> bool:
     """May the figure stand beside the published one, if need be with a word on metric or test set?"""
     if one.metric == metric:
         return one.test == row.test or METRICS[metric].digits > 0
-    return metric.startswith("bleu") and one.metric == "bleu"
+    return metric.startswith("bleu") and one.metric in BLEU
 
 
-def preference(one: Measured, metric: str, row: Row) -> tuple[bool, bool, int, int, str]:
+def preference(one: Measured, metric: str, row: Row) -> tuple[int, bool, int, int, str]:
     """Orders the figures of a run, the fittest first: metric, test set, conditions, the first of its test splits."""
     splits = list(one.run.config.data.test)
     split = one.run.reports.get(one.report, {}).get("split")
+    kin = [metric, *(name for name in BLEU if name != metric)]
     unlike = sum(one.facts.get(name, text) != text for name, text in row.conditions.items())
     place = splits.index(split) if split in splits else len(splits)
-    return one.metric != metric, one.test != row.test, unlike, place, one.report
+    return kin.index(one.metric), one.test != row.test, unlike, place, one.report
 
 
 # What a figure's difference must not begin with for it to be a difference of like and like.

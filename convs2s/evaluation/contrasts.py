@@ -106,5 +106,7 @@ def setting(table: Table, group: Group) -> dict[str, str]:
             varied |= {side, f"{side} layers", f"{side} kernel"}
     if "decoder" in varied:
         varied.add("attention")  # by default in every layer
+    if "attention" in varied and "decoder" not in varied:
+        varied.add("attention layers")
     facts = {name: text for name, text in group.facts.items() if name not in varied}
     return facts | {"metric": group.first.metric, "test set": group.first.test}

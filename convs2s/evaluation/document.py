@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from unicodedata import east_asian_width
 
-from convs2s.evaluation.compare import ELSEWHERE, Comparison, Line
+from convs2s.evaluation.compare import ELSEWHERE, NOT_RUN, Comparison, Line
 from convs2s.evaluation.contrasts import CurveResult, Direction
 from convs2s.evaluation.measures import Group
 from convs2s.evaluation.paper import METRICS
@@ -196,7 +197,24 @@ def runs_section(runs: Sequence[RunRecord]) -> Section:
     return Section("Runs", 2, [], ["run", "seed", "epochs", "signatures", "command"], rows)
 
 
-def plain_rows(lines: Iterable[Line]) -> list[list[str]]:
-    """What a terminal shows: our experiments only, without conditions and commands."""
-    chosen = [line for line in lines if line.state != ELSEWHERE]
-    return [[capital(line.table.name), *cells(line)[:7]] for line in chosen]
+def in_short(comparison: Comparison) -> str:
+    """What a terminal shows: the figures that were run, without conditions and commands; all where none was."""
+    ours = [line for line in comparison.lines if line.state != ELSEWHERE]
+    run = [line for line in ours if line.state != NOT_RUN]
+    rows = [[capital(line.table.name), *cells(line)[:7]] for line in run or ours]
+    rest = [f"{len(ours) - len(run)} further figures: not run"] if run and len(run) < len(ours) else []
+    return "\n".join([aligned([["table", *HEADINGS[:7]], *rows]), *rest])
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Columns of equal width, two blanks apart, for a terminal."""
+    widths = [max(map(width, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(cell + " " * (wide - width(cell)) for cell, wide in zip(cells, widths, strict=True)).rstrip()
+        for cells in rows
+    )
+
+
+def width(text: str) -> int:
+    """Columns that a terminal gives to a text."""
+    return sum(2 if east_asian_width(character) in "WF" else 1 for character in text)

@@ -14,7 +14,7 @@ from convs2s.config import Annealing, LayerConfig, OptimizerConfig, TextConfig, 
 # Options that say where, how fast and how loudly a run ran: runs that differ in nothing else are seeds of one another.
 PLACE = {
     "": ["run_dir", "seed", "search"],
-    "data": ["root", "prepared_dir", "url", "sha256", "workers", "test"],
+    "data": ["root", "prepared_dir", "url", "sha256", "workers", "test", "metrics"],
     "training": [
         "log_every",
         "save_every",
@@ -56,6 +56,7 @@ def training_facts(config: TrainConfig, epochs: int) -> dict[str, str]:
         "embedding": str(model.embedding),
         "positions": positions(model.encoder.positions, model.decoder.positions),
         "attention": ", ".join(map(str, attention)) or "none",
+        "attention layers": "all" if all(model.decoder.attending()) else f"{len(attention)}",
         "dropout": f"{model.dropout:g}",
         "batch": batch(config),
         "optimiser": f"NAG {optimizer.lr:g}, momentum {optimizer.momentum:g}, clip {optimizer.clip:g}",
@@ -68,15 +69,14 @@ def training_facts(config: TrainConfig, epochs: int) -> dict[str, str]:
 
 def report_facts(report: Mapping[str, Any]) -> dict[str, str]:
     """How a file of evaluation/ was translated."""
-    search, checkpoint, facts = report.get("search"), report.get("checkpoint"), {}
+    search, facts = report.get("search"), {}
     if isinstance(search, dict):
         facts["beam"] = str(search.get("beam"))
         facts["length penalty"] = f"{search.get('lenpen', 1):g}"
         facts["shortest output"] = str(search.get("min_length"))
         unknown = search.get("unknown")
         facts["unknown words"] = "replaced" if isinstance(unknown, dict) and unknown.get("replace") else "as they are"
-    if checkpoint is not None:
-        facts["models"] = str(len(checkpoint)) if isinstance(checkpoint, list) else "1"
+    facts["models"] = str(len(report.get("checkpoints", [None])))
     if "device" in report:
         facts["device"] = f"CPU ({report.get('threads')} threads)" if report["device"] == "cpu" else report["device"]
     return facts
@@ -84,7 +84,8 @@ def report_facts(report: Mapping[str, Any]) -> dict[str, str]:
 
 def test_set(config: TrainConfig, report: Mapping[str, Any]) -> str:
     """The name of what was translated, with the direction: "newstest2014 en-de", "multi30k test de-en"."""
-    split = report.get("split") or str(report.get("source", "unknown text")).rpartition("/")[2]
+    name = report.get("split") or report.get("source") or report.get("hypotheses") or "unknown text"
+    split = str(name).rpartition("/")[2]
     own = split in ("test", "valid") or split.startswith("test_")
     return f"{config.data.name + ' ' if own else ''}{split} {config.data.source}-{config.data.target}"
 

@@ -7,7 +7,6 @@ attention/; no checkpoints, no translations.
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +42,9 @@ def keep(run: RunRecord, folder: Path) -> Path:
         write_json(target / "evaluation" / f"{report}.json", places.tree(content) | command)
     for picture in run.pictures:
         (target / "attention").mkdir(exist_ok=True)
-        shutil.copyfile(picture, target / "attention" / picture.name)
+        content = picture.read_bytes()  # before it is opened again: a kept run may be kept anew
+        with atomic(target / "attention" / picture.name, "wb") as file:
+            file.write(content)
     return target
 
 

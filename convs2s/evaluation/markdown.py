@@ -1,10 +1,9 @@
-"""Sections as Markdown and as aligned text."""
+"""Sections as Markdown."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from unicodedata import east_asian_width
 
 from convs2s.evaluation.document import Code, Section
 
@@ -51,17 +50,3 @@ def written(cell: str) -> str:
 def escape(text: str) -> str:
     """Text that Markdown and the HTML in it leave as it is."""
     return re.sub(r"([\\`*|<>\[\]&]|(?<!\w)_|_(?!\w))", r"\\\1", " ".join(text.split()))
-
-
-def aligned(rows: Sequence[Sequence[str]]) -> str:
-    """Columns of equal width, two blanks apart, for a terminal."""
-    widths = [max(map(width, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(cell + " " * (wide - width(cell)) for cell, wide in zip(cells, widths, strict=True)).rstrip()
-        for cells in rows
-    )
-
-
-def width(text: str) -> int:
-    """Columns that a terminal gives to a text."""
-    return sum(2 if east_asian_width(character) in "WF" else 1 for character in text)

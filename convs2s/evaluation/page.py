@@ -12,8 +12,10 @@ from pathlib import Path
 
 from convs2s.errors import UserError
 from convs2s.evaluation.document import Code, Section
+from convs2s.evaluation.heat_map import heat_map
 from convs2s.evaluation.markdown import READING
 from convs2s.evaluation.plots import slug
+from convs2s.evaluation.run_record import read_json
 
 NUMBER = ' class="number"'
 HERE = Path(__file__).parent
@@ -64,9 +66,7 @@ def rendered(section: Section) -> str:
     if section.rows:
         parts.append(table(section))
     for plot in section.plots:
-        # Inside HTML an SVG needs no name space.
-        svg = plot.svg.replace(' xmlns="http://www.w3.org/2000/svg"', "", 1)
-        parts.append(f"<figure>\n{svg}<figcaption>{escape(plot.title)}</figcaption></figure>")
+        parts.append(f"<figure>\n{in_page(plot.svg)}<figcaption>{escape(plot.title)}</figcaption></figure>")
     for run in section.runs:
         parts.append(f"<h3>{escape(run.name)}</h3>")
         parts += [picture(path, run.name) for path in run.pictures]
@@ -93,7 +93,9 @@ def inline(text: str) -> str:
 
 
 def picture(path: Path, run: str) -> str:
-    """A file as a data URL: a browser fetches nothing, and runs no script that an SVG may hold."""
+    """A picture as a data URL: a browser fetches nothing, and runs no script that an SVG may hold; numbers as maps."""
+    if path.suffix == ".json":
+        return maps(path, run)
     try:
         content = b64encode(path.read_bytes()).decode("ascii")
     except OSError as error:
@@ -101,6 +103,25 @@ def picture(path: Path, run: str) -> str:
     words = escape(f"attention of {run}, {path.stem}: a panel for each decoder layer, source across, target down")
     source = f"data:{PICTURE_TYPES[path.suffix]};base64,{content}"
     return f'<figure><img src="{source}" alt="{words}"><figcaption>{escape(path.name)}</figcaption></figure>'
+
+
+def maps(path: Path, run: str) -> str:
+    """The maps of a line that scripts/plot_attention.py wrote as numbers: average of the layers, and each layer."""
+    content = read_json(path)
+    try:
+        source, target = content["source"], content["target"]
+        panels = [("average of the layers", content["average"])]
+        panels += [(f"layer {n}", m) for n, m in zip(content["layers"], content["attention"], strict=True)]
+        drawn = [heat_map(f"{path.stem}, {name}", source, target, weights) for name, weights in panels]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UserError(f"{path}: no attention of scripts/plot_attention.py ({error!s:.60}); take it out") from error
+    figures = "".join(f"<figure>\n{in_page(svg)}</figure>" for svg in drawn)
+    return f"<p>{escape(str(content.get('text', '')))}</p>\n{figures}"
+
+
+def in_page(svg: str) -> str:
+    """Inside HTML an SVG needs no name space."""
+    return svg.replace(' xmlns="http://www.w3.org/2000/svg"', "", 1)
 
 
 def anchor(section: Section) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -30,14 +31,15 @@ class Metric(NamedTuple):
 
 METRICS = {
     "bleu": Metric("BLEU, detokenised (13a)", 0, 100),
-    "bleu_tokenized": Metric("BLEU, tokenised, case-sensitive", 0, 100),
+    "bleu_paper": Metric("BLEU, tokenised, case-sensitive", 0, 100),  # Moses' words, multi-bleu
+    "bleu_tokenized": Metric("BLEU over the text's own words", 0, 100),
     "bleu_lowercased": Metric("BLEU, tokenised, lower-cased", 0, 100),
     "bleu_pieces": Metric("BLEU over BPE pieces", 0, 100),
     "valid_perplexity": Metric("perplexity, validation", 1, 1000),
     "perplexity": Metric("perplexity, test", 1, 1000),
-    "rouge1_recall": Metric("ROUGE-1 recall, 75 bytes", 0, 100),
-    "rouge2_recall": Metric("ROUGE-2 recall, 75 bytes", 0, 100),
-    "rougeL_recall": Metric("ROUGE-L recall, 75 bytes", 0, 100),
+    "rouge1_recall75": Metric("ROUGE-1 recall, 75 bytes", 0, 100),
+    "rouge2_recall75": Metric("ROUGE-2 recall, 75 bytes", 0, 100),
+    "rougeL_recall75": Metric("ROUGE-L recall, 75 bytes", 0, 100),
     "rouge1_f1": Metric("ROUGE-1 F1", 0, 100),
     "rouge2_f1": Metric("ROUGE-2 F1", 0, 100),
     "rougeL_f1": Metric("ROUGE-L F1", 0, 100),
@@ -65,11 +67,20 @@ class Row:
 
 
 @dataclass(frozen=True)
+class Scaled:
+    """An experiment at another scale whose runs serve several ablations."""
+
+    experiment: str
+    select: dict[str, str]  # what a run has of it that a row does not vary
+
+
+@dataclass(frozen=True)
 class Table:
     name: str
     title: str
     rows: list[Row]
     baseline: str | None = None  # system that the others of an ablation are compared with
+    scaled: Scaled | None = None  # also laid beside it
 
 
 @dataclass(frozen=True)
@@ -90,6 +101,7 @@ class Published(NamedTuple):
     curves: list[Curve]
 
 
+@cache
 def read(path: Path) -> Published:
     """The figures of a file, checked; UserError that names the table and the row of what is wrong."""
     try:
@@ -112,6 +124,8 @@ def read_table(table: Mapping[str, Any], version: str) -> Table:
         place = f"{table['name']}, {row.get('system', 'a row without system')}"
         rows.append(build(Row, {"version": version, **shared, **row, "conditions": conditions}, place))
         check(rows[-1], place)
+    if "scaled" in own:
+        own["scaled"] = build(Scaled, own["scaled"], f"{table['name']}, scaled")
     result = build(Table, {**own, "rows": rows}, table["name"])
     if result.baseline is not None and result.baseline not in {row.system for row in rows}:
         raise ValueError(f"{result.name}: its baseline {result.baseline!r} is none of its rows")

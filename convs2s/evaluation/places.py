@@ -10,7 +10,7 @@ from typing import Any
 from convs2s.config import TrainConfig
 
 # A path that leads out of the folder that commands start in: absolute, of the user's home, or through its parent.
-OUTSIDE = re.compile(r"""(?<![^\s=\[,"'(:])(?:~?/|\.\./)[^\s,\]"')]+""")
+OUTSIDE = re.compile(r"""(?<![^\s=\[,"'(])(?:~?/|\.\./)[^\s,\]"')]+""")
 LEFT_OUT = ("run_dir=", "data.prepared_dir=")  # options of a command that only say where, where they lead outside
 
 
@@ -27,16 +27,18 @@ class Places:
     def __init__(self, directory: Path, config: TrainConfig) -> None:
         run = f"runs/{kept_name(directory, config)}"
         replaced = {str(directory): run, str(directory.resolve()): run, config.run_dir: run, config.data.root: "DIR"}
-        outside = {path: name for path, name in replaced.items() if OUTSIDE.fullmatch(path)}
+        away = {path: name for path, name in replaced.items() if outside(path)}
         self.rules = [
-            (re.compile(re.escape(path.rstrip("/")) + r"""(?=[/\s,\]"')]|$)"""), outside[path])
-            for path in sorted(outside, key=len, reverse=True)
+            (re.compile(re.escape(path.rstrip("/")) + r"""(?=[/\s,\]"')]|$)"""), away[path])
+            for path in sorted(away, key=len, reverse=True)
         ]
 
     def text(self, text: str) -> str:
         for path, name in self.rules:
             text = path.sub(name, text)
-        return OUTSIDE.sub(lambda match: f"DIR/{match[0].rstrip('/').rpartition('/')[2]}", text)
+        option = match[0] if (match := re.match(r"[\w.+]+=", text)) else ""
+        value = text.removeprefix(option)
+        return option + (elsewhere(value) if outside(value) else OUTSIDE.sub(lambda match: elsewhere(match[0]), value))
 
     def tree(self, value: Any) -> Any:
         """The same for every text in nested dicts and lists."""
@@ -52,9 +54,7 @@ class Places:
             words = words[1:]
         script = [f"scripts/{Path(words[0]).name}"] if words else []
         return script + [
-            self.text(word)
-            for word in words[1:]
-            if not (word.startswith(LEFT_OUT) and OUTSIDE.fullmatch(word.partition("=")[2]))
+            self.text(word) for word in words[1:] if not (word.startswith(LEFT_OUT) and outside(word.partition("=")[2]))
         ]
 
     def command(self, command: str | list[str]) -> str:
@@ -63,6 +63,17 @@ class Places:
         return " ".join(["python", *map(shlex.quote, self.words(words))]) if words else ""
 
 
+def outside(path: str) -> bool:
+    """Does a whole text lead out of the folder that commands start in?"""
+    return path.startswith(("/", "~/", "../")) or path in ("..", "~")
+
+
+def elsewhere(path: str) -> str:
+    return f"DIR/{path.rstrip('/').rpartition('/')[2]}"
+
+
 def split(command: str) -> list[str]:
-    """The words of a command that was written down without quotes: a new one starts at each option or flag."""
-    return [word.replace("'", "") for word in re.split(r" (?=[\w.+~/@-]+=|-|scripts/)", command) if word]
+    """The words of a command: of a shell's, or of one written down without quotes (new ones at options and flags)."""
+    if command.startswith("python ") and command.count("'") % 2 == 0:
+        return shlex.split(command)
+    return [word for word in re.split(r" (?=[\w.+~/@-]+=|-|scripts/)", command) if word]

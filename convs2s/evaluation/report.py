@@ -8,9 +8,9 @@ from pathlib import Path
 from convs2s.config import CompareConfig
 from convs2s.errors import UserError
 from convs2s.evaluation.compare import compare
-from convs2s.evaluation.document import HEADINGS, plain_rows, sections
+from convs2s.evaluation.document import in_short, sections
 from convs2s.evaluation.keep import keep
-from convs2s.evaluation.markdown import aligned, markdown
+from convs2s.evaluation.markdown import markdown
 from convs2s.evaluation.page import page
 from convs2s.evaluation.plots import Plot, plots
 from convs2s.evaluation.run_record import find_runs, read_run
@@ -42,7 +42,7 @@ def report(config: CompareConfig) -> None:
         folder = made(Path(config.keep), "keep")
         for run in runs:
             keep(run, folder)
-    print(aligned([["table", *HEADINGS[:7]], *plain_rows(comparison.lines)]))  # last: its reader may turn away
+    print(in_short(comparison))  # last: its reader may turn away
 
 
 def own_command(config: CompareConfig) -> str:

@@ -14,7 +14,7 @@ from convs2s.config import TrainConfig, from_plain
 from convs2s.errors import UserError
 from convs2s.evaluation.places import Places, kept_name
 
-PICTURES = (".svg", ".png")
+PICTURES = (".svg", ".png", ".json")  # of scripts/plot_attention.py, a line each
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def read_run(directory: Path) -> RunRecord:
         read_epochs(directory / "metrics.jsonl"),
         {path.stem: read_json(path) for path in sorted((directory / "evaluation").glob("*.json"))},
         Places(directory, config).command(str(environment.get("command", ""))),
-        sorted(path for path in (directory / "attention").glob("*") if path.suffix in PICTURES),
+        sorted(path for path in (directory / "attention").glob("line*") if path.suffix in PICTURES),
     )
 
 
