@@ -42,9 +42,9 @@ def keep(run: RunRecord, folder: Path) -> Path:
         write_json(target / "evaluation" / f"{report}.json", places.tree(content) | command)
     for picture in run.pictures:
         (target / "attention").mkdir(exist_ok=True)
-        content = picture.read_bytes()  # before it is opened again: a kept run may be kept anew
+        pixels = picture.read_bytes()  # before it is opened again: a kept run may be kept anew
         with atomic(target / "attention" / picture.name, "wb") as file:
-            file.write(content)
+            file.write(pixels)
     return target
 
 

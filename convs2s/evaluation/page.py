@@ -77,8 +77,8 @@ def table(section: Section) -> str:
     head = "".join(f'<th scope="col">{escape(heading)}</th>' for heading in section.headings)
     rows = "\n".join(f"<tr>{''.join(cell(text) for text in row)}</tr>" for row in section.rows)
     return (
-        f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(section.title)}">'
-        f'<table class="sortable"><caption>{escape(section.title)}</caption>\n'
+        f'<div class="scroll" role="region" tabindex="0" aria-labelledby="{anchor(section)}">'
+        f'<table class="sortable" aria-labelledby="{anchor(section)}">\n'
         f"<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody></table></div>"
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from typing import TextIO
+from typing import IO, Any
 
 from convs2s.evaluation.compare import Comparison, Line
 
@@ -31,7 +31,7 @@ COLUMNS = [
 ]
 
 
-def write_csv(comparison: Comparison, file: TextIO) -> None:
+def write_csv(comparison: Comparison, file: IO[Any]) -> None:
     """Numbers unrounded, empty where there is none; several values of a cell are parted by "; "."""
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(COLUMNS)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -268,6 +270,18 @@ def test_runs_are_found_by_folder_and_pattern(tmp_path: Path, monkeypatch: pytes
         find_runs(["results/*"])
     with pytest.raises(UserError, match=r"^runs: results/absent: there is no such folder"):
         find_runs(["results/absent"])
+
+
+def test_a_mistake_on_the_command_line_is_one_line(tmp_path: Path) -> None:
+    """Fault: a folder that is no run ends in a stack trace, status 0, or half-written files."""
+    (tmp_path / "foreign").mkdir()
+    script = [sys.executable, str(ROOT / "scripts" / "compare.py")]
+    options = [f"runs=[{tmp_path}/foreign]", f"output={tmp_path}/out"]
+    failed = subprocess.run([*script, *options], capture_output=True, text=True)
+    assert failed.returncode == 1
+    assert failed.stderr.startswith(f"error: runs: {tmp_path}/foreign: not a run directory")
+    assert len(failed.stderr.splitlines()) == 1
+    assert not (tmp_path / "out").exists()
 
 
 def test_kept_runs_say_the_same_and_nothing_of_the_machine(tmp_path: Path) -> None:
