@@ -59,7 +59,7 @@ def tables(lines: Iterable[Line], plots: Sequence[Plot]) -> list[Section]:
         notes = [f"Test set: {own[0].row.test}."] + [f"{capital(own[0].row.note)}."] * bool(own[0].row.note)
         pictures = [plot for plot in plots if plot.of is own[0].table]
         table = [cells(line) for line in own]
-        words = [" ".join(notes)]
+        words = [" ".join(notes), *conditions(own)]
         commands = {row[-1] for row in table if row[-1]}
         if len(commands) == 1:
             words.append(Code(commands.pop()))
@@ -67,6 +67,15 @@ def tables(lines: Iterable[Line], plots: Sequence[Plot]) -> list[Section]:
         headings, rows = trimmed(HEADINGS, table)
         found.append(Section(f"{capital(name)}: {own[0].table.title}", 3, words, headings, rows, pictures))
     return found
+
+
+def conditions(lines: Sequence[Line]) -> list[str]:
+    """Under which conditions the figures of a table that ours stand beside were published, where they agree."""
+    own = [line.row.conditions for line in lines if line.state != ELSEWHERE]
+    shared = (
+        [f"{name}: {text}" for name, text in own[0].items() if all(c.get(name) == text for c in own)] if own else []
+    )
+    return [f"Published conditions: {'; '.join(shared)}."] if shared else []
 
 
 def trimmed(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:

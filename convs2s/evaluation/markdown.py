@@ -11,7 +11,7 @@ READING = (
     "“Ours” is the mean over the seeds named (± their standard deviation), “difference” is ours minus the published "
     "figure, the interval is that of the mean (Student's t; a single seed has none). Where metric, test set or, for a "
     "perplexity, data or vocabulary are not the published figure's, nothing is subtracted and the line says so. What "
-    "was not run is called so."
+    "was not run is called so; – stands beside figures of others that no experiment of ours is about."
 )
 
 
