@@ -226,3 +226,19 @@ class AverageConfig:
         MISSING, "checkpoints of one run to average, e.g. '[runs/a/checkpoints/epoch8.pt,...]'"
     )
     output: str = option(MISSING, "where the averaged checkpoint goes, e.g. runs/a/checkpoints/average.pt")
+
+
+@dataclass
+class CompareConfig:
+    """scripts/compare.py."""
+
+    runs: list[str] = option(
+        [],
+        "run directories, folders of them, or patterns ('results/*'), e.g. '[runs/a,runs/b]'; empty: the published "
+        "figures alone",
+    )
+    output: str | None = option(None, "folder for results.md, results.csv and results.html; null: none")
+    document: str | None = option(None, "write the Markdown to this file, its charts to docs/figures beside it")
+    keep: str | None = option(
+        None, "copy the runs into this folder as results to commit: no checkpoints, no paths of this machine"
+    )
