@@ -63,6 +63,9 @@ from convs2s.config.text import (
 )
 from convs2s.config.training import (
     Annealing,
+    BestBy,
+    Bucketing,
+    ConvolutionForm,
     Nonfinite,
     Normalize,
     OptimizerConfig,
@@ -79,7 +82,10 @@ __all__ = [
     "BenchmarkDataConfig",
     "BenchmarkGenerateConfig",
     "BenchmarkTrainConfig",
+    "BestBy",
+    "Bucketing",
     "ConvertConfig",
+    "ConvolutionForm",
     "DataConfig",
     "DecoderConfig",
     "Destination",

@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from convs2s.errors import UserError
 
+T = TypeVar("T")
 BUCKET = 1 << 24  # elements summed over the processes in one message
 
 
@@ -58,6 +60,14 @@ class World:
                 pieces = torch.split(flat, [part.numel() for part in bucket])
                 torch._foreach_copy_(bucket, [x.view_as(part) for x, part in zip(pieces, bucket, strict=True)])
                 bucket = []
+
+    def gather(self, value: T) -> list[T]:
+        """The value of every rank, in their order, on all ranks; plain types."""
+        if self.size == 1:
+            return [value]
+        values: list[Any] = [None] * self.size
+        dist.all_gather_object(values, value)
+        return values
 
     def barrier(self) -> None:
         """Wait for all."""
