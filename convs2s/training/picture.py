@@ -6,6 +6,9 @@ T target pieces · S source pieces, </s> included on both sides.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
+from functools import cache
+from importlib.util import find_spec
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,9 +33,20 @@ def picture(attention: NDArray[np.floating], source: Sequence[str], target: Sequ
     return np.asarray(image)
 
 
+@cache
+def find_font() -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
+    """DejaVu Sans, the system's or matplotlib's own; else Pillow's, which has the letters of English only."""
+    matplotlib = find_spec("matplotlib")
+    folders = [] if matplotlib is None else list(matplotlib.submodule_search_locations or [])
+    for name in ("DejaVuSans.ttf", *(f"{folder}/mpl-data/fonts/ttf/DejaVuSans.ttf" for folder in folders)):
+        with suppress(OSError):
+            return ImageFont.truetype(name, CELL - 3)
+    return ImageFont.load_default(CELL - 3)
+
+
 def labels(pieces: Sequence[str]) -> Image.Image:
     """A piece a line, (lines x CELL) pixels high and as wide as the longest."""
-    font = ImageFont.load_default(CELL - 3)
+    font = find_font()
     shown = [piece.replace("\u2581", "_") for piece in pieces]  # SentencePiece's mark, which few fonts have
     width = int(max((font.getlength(piece) for piece in shown), default=0)) + 2 * MARGIN
     image = Image.new("L", (width, CELL * len(shown)), 255)

@@ -16,7 +16,7 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,6 @@ from convs2s.training.loop import train
 from convs2s.training.run import Run
 
 SAVE_EVERY = 2
-BROKEN_SAVE = 3  # the save whose operations fail
 Act = Callable[[], None]
 
 
@@ -197,23 +196,23 @@ def operations(work: Act) -> int:
 
 
 def with_broken_save(config: TrainConfig, tell: Act) -> None:
-    """Train, and tell of the file operations of one save."""
-    save, saves = Run.save, 0
+    """Train, and tell of the file operations of the first save."""
+    save, told = Run.save, False
 
     def watching(self: Run, name: str) -> None:
-        nonlocal saves
-        saves += 1
-        with watched(tell) if saves == BROKEN_SAVE else contextlib.nullcontext():
+        nonlocal told
+        with contextlib.nullcontext() if told else watched(tell):
+            told = True
             save(self, name)
 
     with mock.patch.object(Run, "save", watching):
         train(config)
 
 
-def break_saves(folder: Path) -> dict[str, int]:
-    """Fail and die at every file operation of a save in turn, and go on; returns the counts."""
+def break_saves(folder: Path, ways: Sequence[str] = ("failures", "deaths")) -> dict[str, int]:
+    """A run whose every start fails or dies in its first save, each at another file operation; returns the counts."""
     torch.set_num_threads(1)
-    options = {"training__max_updates": 5, "training__save_every": 1, "training__log_every": 1}
+    options = {"training__max_updates": 6, "training__save_every": 1, "training__log_every": 1}
     whole, count = tiny_config(folder, "whole saves", **options), 0
 
     def tell() -> None:
@@ -221,18 +220,19 @@ def break_saves(folder: Path) -> dict[str, int]:
         count += 1
 
     with_broken_save(whole, tell)
-    counts = {"operations": count, "failures": 0, "deaths": 0, "wrong end states": 0, "updates lost at most": 0}
-    for what, act, status in (("failures", fail, 1), ("deaths", die, 9)):
+    counts = {"operations": count, **dict.fromkeys(ways, 0), "updates lost at most": 0}
+    config = tiny_config(folder, "broken saves", **options)
+    for way in ways:
+        act, status = {"failures": (fail, 1), "deaths": (die, 9)}[way]
         for place in range(count):
-            config = tiny_config(folder, f"{what}{place}", **options)
             pid = forked(partial(with_broken_save, config, at(place, act)))
-            assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == status, "a failure was swallowed"
-            counts[what] += 1
+            assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == status, "a start did not get to its save"
+            counts[way] += 1
             counts["updates lost at most"] = max(counts["updates lost at most"], logged(config) - updates(config))
-            pid = forked(partial(train, config))
-            assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, "the next start did not go on"
-            counts["wrong end states"] += not ends_like(config, whole)
-            assert not list(Path(config.run_dir).rglob("*.tmp")), "a half-written file was left"
+    pid = forked(partial(train, config))
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, "the next start did not go on"
+    counts["wrong end states"] = int(not ends_like(config, whole))
+    counts["half-written files left"] = len(list(Path(config.run_dir).rglob("*.tmp")))
     return counts
 
 

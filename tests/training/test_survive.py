@@ -15,14 +15,14 @@ def test_killed_at_random_moments(tmp_path: Path) -> None:
     assert counts["updates lost at most"] <= SAVE_EVERY
 
 
-def test_failing_and_dying_at_every_file_operation_of_a_save(tmp_path: Path) -> None:
-    """Fault: a full disk or a death, at whichever operation of a save, costs more than that save, is not told, leaves
-    its half-written file for good, or keeps the next start from going on.
+def test_dying_at_every_file_operation_of_a_save(tmp_path: Path) -> None:
+    """Fault: a death, at whichever operation of a save, costs more than that save, leaves its half-written file for
+    good, or keeps the next start from going on.
 
-    The operations: open, two writes, flush, flush to disk, rename, and the folder's opening and flush.
+    The operations: open, two writes, flush, flush to disk, rename, and the folder's opening and flush.  Failures of
+    each: see test_checkpoint.py.
     """
-    counts = break_saves(tmp_path)
-    assert counts["operations"] == 8
-    assert counts["failures"] == counts["deaths"] == 8
-    assert counts["wrong end states"] == 0
+    counts = break_saves(tmp_path, ["deaths"])
+    assert counts["operations"] == counts["deaths"] == 8
     assert counts["updates lost at most"] <= 1
+    assert counts["wrong end states"] == counts["half-written files left"] == 0
