@@ -94,7 +94,7 @@ class Journal:
         plain = {
             key: value if isinstance(value, (bool, int, float, str)) else str(value) for key, value in options.items()
         }
-        for summary in hparams(plain, scores):
+        for summary in hparams(plain, scores):  # type: ignore[no-untyped-call]
             self.writer.file_writer.add_summary(summary)
         for name, score in scores.items():
             self.writer.add_scalar(name, score, update)

@@ -91,8 +91,8 @@ def loss(run: Run) -> float:
         with run.updater.autocast():
             total += run.model.loss(*run.updater.arguments(batch, training=False)).item()
         count += batch.tokens
-    total, count = world.sum([total, count])
-    return total / count
+    all_loss, all_tokens = world.sum([total, count])
+    return all_loss / all_tokens
 
 
 def bleu(run: Run) -> float:

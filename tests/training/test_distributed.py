@@ -7,15 +7,19 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 from runs import assert_same_state, metrics, tiny_config, trained
 
 from convs2s.training import checkpoint
+from convs2s.training.distributed import agree
 
 WORKER = Path(__file__).parent / "worker.py"
 
@@ -44,10 +48,10 @@ def last(folder: Path, run: str) -> dict[str, Any]:
     return checkpoint.load(folder / run / "checkpoints" / "last.pt")
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(280)
 def test_ranks_equal_one_process(tmp_path: Path) -> None:
-    """Fault: gradients are averaged over ranks, clipped before they are summed, or a rank without a batch hangs all;
-    or a rank's translations are left out of the validation BLEU, or put in another's place.
+    """Fault: gradients are averaged over ranks, clipped before they are summed, a rank without a batch hangs all, or
+    the ranks do not meet again after validation.
 
     The epoch's 8 batches make groups of 6 and 2: in the second, ranks have one batch or none.
     """
@@ -55,7 +59,6 @@ def test_ranks_equal_one_process(tmp_path: Path) -> None:
         "model__dropout": 0.0,
         "training__max_epochs": 3,
         "training__validation_bleu": True,
-        "search__min_length": 3,
         "search__max_length": 8,
     }
     torch.set_default_dtype(torch.float64)
@@ -71,21 +74,39 @@ def test_ranks_equal_one_process(tmp_path: Path) -> None:
             assert weight.dtype == torch.float64
             assert (weight - other["model"][name]).abs().max() < 1e-9, name
         assert abs(one["progress"]["best_loss"] - other["progress"]["best_loss"]) < 1e-9
-        assert one["progress"]["best_bleu"] == other["progress"]["best_bleu"] > 0
+        assert one["progress"]["best_bleu"] == other["progress"]["best_bleu"]
         run = tmp_path / f"ranks{processes}"
         assert len(metrics(tiny_config(tmp_path, run.name)).splitlines()) == 5, "only one process writes"
 
 
-@pytest.mark.timeout(240)
+def test_every_start_agrees_on_a_name_of_its_own() -> None:
+    """Fault: a process that comes back, before the others do, takes up the connection of the dead ones."""
+    store = dist.HashStore()  # type: ignore[attr-defined]
+
+    def start(ranks: list[int]) -> set[str]:
+        """The names that the ranks agree on, coming in this order."""
+        with ThreadPoolExecutor(3) as threads:
+            names = []
+            for rank in ranks:
+                names.append(threads.submit(agree, store, rank, 3))
+                time.sleep(0.1)
+            return {name.result(timeout=60) for name in names}
+
+    starts = [start([0, 1, 2]), start([1, 2, 0]), start([2, 0, 1])]
+    assert [len(names) for names in starts] == [1, 1, 1]
+    assert len(set.union(*starts)) == 3
+
+
+@pytest.mark.timeout(280)
 def test_a_killed_worker_comes_back(tmp_path: Path) -> None:
     """Fault: after a restart the ranks disagree on the data, or the lock of the dead process keeps the run; or when
     torchrun is told to end, the ranks stop at different updates, save nothing, or do not go on from there."""
-    options = {"training__save_every": 4}
+    options = {"training__save_every": 2}
     launch(tmp_path, "whole", 2, **options)
-    said = launch(tmp_path, "killed", 2, "--max-restarts=2", events=(5, 9), status=1, **options)
+    said = launch(tmp_path, "killed", 2, "--max-restarts=2", events=(5, 6), status=1, **options)
     assert (tmp_path / "died").exists()
-    assert "Signal 15 (SIGTERM)" in said or "got signal: 15" in said
-    assert last(tmp_path, "killed")["progress"]["update"] in (10, 11)
+    assert "got signal: 15" in said
+    assert last(tmp_path, "killed")["progress"]["update"] == 7
     launch(tmp_path, "killed", 2, **options)
     whole, killed = last(tmp_path, "whole"), last(tmp_path, "killed")
     for part in ("model", "optimizer", "schedule", "progress"):
@@ -129,7 +150,7 @@ def test_two_hosts(tmp_path: Path, two_hosts: list[tuple[str, str]]) -> None:
             "--nnodes=2",
             f"--node-rank={rank}",
             "--nproc-per-node=1",
-            "--max-restarts=1",
+            "--max-restarts=3",
             f"--local-addr={address}",
         )
         rendezvous = ("--rdzv-backend=c10d", f"--rdzv-endpoint={two_hosts[0][1]}:29400", "--rdzv-id=tiny")

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from runs import assert_same_state, metrics, tiny_config, trained
 
 from convs2s.config import BestBy, SearchConfig
 from convs2s.errors import UserError
 from convs2s.evaluation.evaluate import evaluate_split
-from convs2s.training import checkpoint, loop
+from convs2s.search.translate import Translation
+from convs2s.training import checkpoint, loop, validation
+from convs2s.training.distributed import World
 from convs2s.training.picture import CELL, picture
 from convs2s.training.run import Run, Stopped
 from convs2s.training.validation import Validation
@@ -31,6 +35,25 @@ def test_bleu_is_that_of_the_evaluation(tmp_path: Path) -> None:
     assert report["bleu"]["score"] > 0
     assert f'"valid_bleu": {report["bleu"]["score"]}' in found[-1]
     assert saved["progress"]["best_bleu"] >= report["bleu"]["score"]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_every_process_translates_its_share(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault: a share is left out, or put in another's place."""
+    texts = [(f"s{i} a b c d", f"t{i} a b c d") for i in range(7)]
+    monkeypatch.setattr(
+        validation, "translate", lambda run, sources, attention: [Translation("t" + line[1:]) for line in sources]
+    )
+    shares = [[reference for _, reference in texts[rank::size]] for rank in range(size)]
+
+    class Rank(World):
+        def gather(self, value: Any) -> Any:
+            assert value == shares[self.rank]
+            return shares
+
+    for rank in range(size):
+        run: Any = SimpleNamespace(world=Rank(rank, size, torch.device("cpu")), valid_texts=texts)
+        assert validation.bleu(run) == pytest.approx(100.0)
 
 
 def test_measuring_leaves_training_alone(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,23 +29,30 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.set_default_dtype(torch.float64)
     if death:
-        once(Path(folder) / "died", int(death[0]), lambda: os.kill(os.getpid(), signal.SIGKILL))
+        once(Path(folder) / "died", int(death[0]), lambda run: os.kill(os.getpid(), signal.SIGKILL))
     if len(death) > 1:
-        once(Path(folder) / "stopped", int(death[1]), lambda: os.kill(os.getppid(), signal.SIGTERM))
+        once(Path(folder) / "stopped", int(death[1]), tell_torchrun)
     try:
         train(tiny_config(Path(folder), run, **json.loads(options)))
     except Stopped as stopped:
         sys.exit(stopped.exit_status)
 
 
-def once(mark: Path, update: int, act: Callable[[], None]) -> None:
+def tell_torchrun(run: Run) -> None:
+    """To end, and wait for the signal that it passes on."""
+    os.kill(os.getppid(), signal.SIGTERM)
+    while not run.stop_signal:
+        time.sleep(0.01)
+
+
+def once(mark: Path, update: int, act: Callable[[Run], None]) -> None:
     """Rank 1 acts at the end of that update, unless ``mark`` says that it has."""
     end_update = Run.end_update
 
     def end_or_act(self: Run, *arguments: Any) -> None:
         if self.world.rank == 1 and self.progress.update == update and not mark.exists():
             mark.touch()
-            act()
+            act(self)
         end_update(self, *arguments)
 
     Run.end_update = end_or_act  # type: ignore[method-assign]
