@@ -219,11 +219,25 @@ def test_the_other_scripts_compose(name: str, schema: type) -> None:
     assert config.search.beam == 5
 
 
+def test_a_sweep_can_be_jobs_of_a_cluster() -> None:
+    """Fault: the launcher's file names options that it does not have, or is no launcher for SLURM."""
+    pytest.importorskip("hydra_plugins.hydra_submitit_launcher", reason="needs the extra slurm")
+    register(TrainConfig, "train")
+    with initialize_config_dir(str(CONFIGS), version_base="1.3"):
+        config = compose("train", ["hydra/launcher=slurm", "hydra.launcher.partition=gpu"], return_hydra_config=True)
+    launcher = config.hydra.launcher
+    assert launcher._target_.endswith("SlurmLauncher")
+    assert (launcher.partition, launcher.gpus_per_node, launcher.nodes) == ("gpu", 1, 1)
+    assert launcher.max_num_timeout > 0
+    assert launcher.submitit_folder.startswith("runs/")
+
+
 def test_no_file_is_forgotten() -> None:
     """Fault: a configuration file that no test composes."""
     tested = {CONFIGS / "experiment" / f"{name}.yaml" for name in EXPERIMENTS}
     tested |= {CONFIGS / Path(*choice.split("=")).with_suffix(".yaml") for choice in GROUPS}
     entries = set(CONFIGS.glob("*.yaml"))
-    assert tested | entries == set(CONFIGS.rglob("*.yaml"))
+    launchers = {CONFIGS / "hydra" / "launcher" / "slurm.yaml"}
+    assert tested | entries | launchers == set(CONFIGS.rglob("*.yaml"))
     assert {path.stem for path in entries} >= {"train", "evaluate", "translate"}
     assert set(SIZES) | set(SWEEPS) | {"quickstart", "original_curve"} == set(EXPERIMENTS)

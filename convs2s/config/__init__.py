@@ -65,6 +65,9 @@ from convs2s.config.text import (
 )
 from convs2s.config.training import (
     Annealing,
+    BestBy,
+    Bucketing,
+    ConvolutionForm,
     Nonfinite,
     Normalize,
     OptimizerConfig,
@@ -81,8 +84,11 @@ __all__ = [
     "BenchmarkDataConfig",
     "BenchmarkGenerateConfig",
     "BenchmarkTrainConfig",
+    "BestBy",
+    "Bucketing",
     "CompareConfig",
     "ConvertConfig",
+    "ConvolutionForm",
     "DataConfig",
     "DecoderConfig",
     "Destination",

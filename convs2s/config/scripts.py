@@ -11,7 +11,7 @@ from convs2s.config.data import DataConfig, Metric
 from convs2s.config.model import ModelConfig
 from convs2s.config.search import SearchConfig, SearchPrecision
 from convs2s.config.text import TextConfig
-from convs2s.config.training import OptimizerConfig, Precision, TrainingConfig
+from convs2s.config.training import ConvolutionForm, OptimizerConfig, Precision, TrainingConfig
 
 
 @dataclass
@@ -100,6 +100,7 @@ class BenchmarkTrainConfig:
     sentences: int | None = option(None, "sentences a batch; null: 128 for iwslt, 96 for the others")
     length: int = option(25, "tokens of every source and target, </s> included")
     repeat: int = option(7, "updates that count; their median is reported")
+    convolution: ConvolutionForm = option(ConvolutionForm.auto, "as training.convolution")
     threads: int | None = option(None, "CPU threads; null: PyTorch's choice")
     device: str = option("auto", "auto, cpu, cuda or cuda:N")
     output: str | None = option(None, "also write the figures as JSON")

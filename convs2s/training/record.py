@@ -46,6 +46,10 @@ CHANGEABLE = (
             "device",
             "stop_signals",
             "tensorboard",
+            "validation_bleu",
+            "samples",
+            "prefetch",
+            "convolution",
         )
     ),
 )
