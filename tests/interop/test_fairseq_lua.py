@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import random
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,11 @@ from helpers import (
     GOLDEN,
     build,
     golden_arrays,
+    golden_config,
     golden_json,
     golden_parameters,
+    load_parameters,
     ours,
-    pad,
-    random_sentences,
     rounding,
     small_config,
 )
@@ -183,6 +184,7 @@ def test_inference(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
         bottleneck=data.draw(st.sampled_from([0, 0, 2])),
         max_target_positions=data.draw(st.sampled_from([None, 30])),
         dropout=data.draw(st.sampled_from([0.0, 0.25])),
+        lookup_output=data.draw(st.booleans()),
         source_padding=SourcePadding.original,
     )
     model = build(config).float()
@@ -193,6 +195,7 @@ def test_inference(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
     assert found.decoder.attending() == config.decoder.attending()
     assert (found.embedding, found.output_embedding) == (6, 5)
     assert (found.max_positions, found.max_target_positions) == (40, config.max_target_positions)
+    assert found.lookup_output == config.lookup_output
     assert found.rate("source") == found.rate("target") == found.rate("output") == config.dropout
     read = ConvS2S(found, 13, 11)
     read.load_state_dict(state)
@@ -201,15 +204,25 @@ def test_inference(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 
 
 def test_vocabulary_selection(tmp_path: Path) -> None:
-    """Fault: an output layer that is a lookup table (aligned vocabulary) is refused, or gives other logits."""
-    model = build(small_config([(6, 3)], [(6, 3), (4, 2)], source_padding=SourcePadding.original)).float()
-    found, state = fairseq_lua.read_model(put(tmp_path, "model", Builder(model, selection=True).build()))
-    read = ConvS2S(found, 13, 11).eval()
+    """Fault: an output layer that is a lookup table (aligned vocabulary) is refused, or becomes a normalised one, so
+    that fine-tuning takes other steps than the original's training: its numbers are compared."""
+    arrays, settings = golden_arrays("fconv_tiny_vocsel"), golden_json("fconv_tiny_vocsel")["config"]
+    model = ConvS2S(replace(golden_config(settings), lookup_output=True), settings["src_vocab"], settings["tgt_vocab"])
+    load_parameters(model, by_role(golden_parameters(arrays)))
+    found, state = fairseq_lua.read_model(put(tmp_path, "model", Builder(model, dropout=0.0).build()))
+    assert found.lookup_output
+    read = ConvS2S(found, settings["src_vocab"], settings["tgt_vocab"])
     read.load_state_dict(state)
-    source = pad(random_sentences(1, [4, 6], 13), left=True)
-    target_input = pad(random_sentences(2, [5, 3], 11), left=False)
-    with torch.no_grad():
-        torch.testing.assert_close(read.logits(source, target_input), model.logits(source, target_input))
+    batch = [ours(arrays[f"batch.{key}_TxB"]).T.contiguous() for key in ("source", "input", "target_remapped")]
+    loss = read.double().loss(batch[0], batch[1], batch[2], ours(arrays["batch.targetVocab"]))
+    loss.backward()
+    torch.testing.assert_close(loss, arrays["out.loss_sum"][0], rtol=1e-6, atol=0)
+    for name, gradient in by_role(golden_parameters(arrays, "grad.")).items():
+        torch.testing.assert_close(read.get_parameter(name).grad, gradient, rtol=0, atol=1e-5, msg=name)
+
+
+def by_role(parameters: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {name.replace("out_lookup", "output"): tensor for name, tensor in parameters.items()}
 
 
 # --- dictionaries -------------------------------------------------------------------------------------------------
