@@ -166,6 +166,16 @@ def test_what_is_no_fconv_model_is_refused(change: State, message: str, tmp_path
         convert_saved(folder)
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("-inf")])
+def test_weights_that_are_no_numbers_are_refused(value: float, tmp_path: Path) -> None:
+    """Fault: a model whose training diverged, or a damaged one, is converted, and translates everything to nothing."""
+    state = random_state([(6, 3)], [(6, 3)], [True])
+    state["decoder.fc2.bias"][1] = value
+    folder = save(tmp_path, state, settings([(6, 3)], [(6, 3)]))
+    with pytest.raises(UserError, match=r"model\.pt: decoder\.out_embed_proj\.bias holds values that are not numbers"):
+        convert_saved(folder)
+
+
 @pytest.mark.parametrize(
     ("lines", "message"),
     [

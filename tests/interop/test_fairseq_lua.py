@@ -33,7 +33,7 @@ from convs2s.config import ConvertConfig, ModelConfig, Origin, SearchConfig, Sou
 from convs2s.errors import UserError
 from convs2s.evaluation.evaluate import evaluate_split
 from convs2s.interop import fairseq_lua, nngraph
-from convs2s.interop.checkpoint import check_fit, write
+from convs2s.interop.checkpoint import check_fit, language, write
 from convs2s.interop.torch7 import Object, Storage, Table, Tensor, load
 from convs2s.model import ConvS2S
 from convs2s.model.layers import expand
@@ -254,6 +254,14 @@ def test_joiner(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "found"), [("data/dict.de.th7", "de"), ("dict.txt", "source"), ("a.b.c", "source"), (None, "source")]
+)
+def test_languages_stand_in_the_names_of_dictionaries(name: str | None, found: str) -> None:
+    """Fault: a converted model's languages are unknown, or parts of any file name."""
+    assert language(name, "source") == found
+
+
+@pytest.mark.parametrize(
     ("change", "message"),
     [
         (lambda d: d.content.entries.update(cutoff=4.0), "4 words, but the model has 5"),
@@ -448,9 +456,10 @@ def test_convert_then_evaluate(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "50,314 weights" in capsys.readouterr().out
     text = tmp_path / "text"
     text.write_text("s4 s5 s6\n\ns7 s8\n")
-    report = evaluate_split(
-        tmp_path / "run/checkpoints/best.pt", "test", SearchConfig(beam=2), files=(str(text), str(text))
-    )
+    best = tmp_path / "run/checkpoints/best.pt"
+    with pytest.raises(UserError, match="knows no data, as converted models do: give source= and reference="):
+        evaluate_split(best, "test", SearchConfig())
+    report = evaluate_split(best, "test", SearchConfig(beam=2), files=(str(text), str(text)))
     assert report["sentences"] == 3
     assert Path(report["translations"]).read_text().count("\n") == 3
 
