@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -101,7 +103,7 @@ def environment() -> dict[str, Any]:
     except (OSError, subprocess.CalledProcessError):
         revision = "unknown"
     return {
-        "command": " ".join(sys.argv),
+        "command": shlex.join(sys.argv),
         "revision": revision,
         "python": platform.python_version(),
         "torch": torch.__version__,
@@ -109,6 +111,8 @@ def environment() -> dict[str, Any]:
         "sentencepiece": sentencepiece.__version__,
         "hydra": hydra.__version__,
         "machine": platform.machine(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "processes": int(os.environ.get("WORLD_SIZE", "1")),
         "threads": torch.get_num_threads(),
     }
 
