@@ -117,6 +117,12 @@ def environment() -> dict[str, Any]:
     }
 
 
+def unused_options(asked: TrainConfig, used: TrainConfig) -> str:
+    """Options of a fine-tuning's command in whose place the checkpoint's stand: "model.embedding=512 (it has 256)"."""
+    before, now = (flatten(to_plain(config)) for config in (asked, used))
+    return ", ".join(f"{key}={before[key]} (it has {now[key]})" for key in before if before[key] != now[key])
+
+
 def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """{"a": {"b": 1}} -> {"a.b": 1}."""
     flat: dict[str, Any] = {}
