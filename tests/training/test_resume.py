@@ -168,7 +168,7 @@ def test_fine_tuning_starts_from_a_checkpoint(tmp_path: Path, capsys: pytest.Cap
     assert_same_state(first["model"], start["model"])
     assert_same_state(first["tokenizers"], start["tokenizers"])
     unused = "text.min_frequency=7 (it has 1), model.embedding=9 (it has 6)"
-    assert f"those of training.init_from, so not used: {unused}\n" in capsys.readouterr().out
+    assert f"those of training.init_from, so not used: {unused}\n" in capsys.readouterr().err
     tuned = trained(tiny_config(tmp_path, "start", **options))
     fresh = trained(tiny_config(tmp_path, "fresh", **{**options, "training__init_from": None}))
     assert tuned["progress"]["best_loss"] < fresh["progress"]["best_loss"]
