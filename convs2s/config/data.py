@@ -103,7 +103,9 @@ class DataConfig:
         1021, "with length_unit=words: also drop training pairs with a side of more pieces (the position table's limit)"
     )
     errors: Errors = option(
-        Errors.strict, "lines that are not UTF-8: refuse the file (strict), or drop and count (skip)"
+        Errors.strict,
+        "training lines that are not UTF-8: refuse the file (strict), or drop and count (skip); validation and test "
+        "text with such a line is always refused: its scores would not be comparable",
     )
     drop_duplicates: bool = option(False, "drop training pairs that occurred before, both sides equal")
     workers: int | None = option(None, "processes that encode; null: one a core for large corpora")

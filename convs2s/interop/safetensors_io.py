@@ -24,7 +24,7 @@ from convs2s.training.checkpoint import build_model, build_tokenizers
 
 WEIGHTS, CONFIG, TOKENIZERS = "model.safetensors", "config.json", "tokenizers.json"
 FORMAT = 1  # of the folder
-KEPT = ("source_vocabulary", "target_vocabulary", "config", "origin", "progress")  # of a checkpoint, in config.json
+KEPT = ("source_vocabulary", "target_vocabulary", "config", "origin", "progress", "averaged")  # in config.json
 
 
 def write_folder(output: str | Path, checkpoint: dict[str, Any]) -> str:

@@ -28,7 +28,7 @@ from convs2s.training.distributed import World
 from convs2s.training.journal import Journal, perplexity, say, silent
 from convs2s.training.nag import NAG
 from convs2s.training.opening import as_started, check_data, check_options, make_directory
-from convs2s.training.record import check_same_run, flatten, write_record
+from convs2s.training.record import check_same_run, flatten, unused_options, write_record
 from convs2s.training.update import Outcome, Updater, check_precision, gradient_norms, shape
 from convs2s.training.validation import Validation, valid_texts
 
@@ -96,7 +96,7 @@ class Run:
     @contextmanager
     def open(cls, config: TrainConfig, world: World) -> Iterator[Run]:
         """Check, prepare and build all that can fail, before the first update; resume where a checkpoint is."""
-        directory, training = Path(config.run_dir), config.training
+        directory, training, asked = Path(config.run_dir), config.training, config
         start = None if training.init_from is None else checkpoint.load(training.init_from)
         if start is not None:
             config = as_started(config, checkpoint.train_config(start))
@@ -122,6 +122,8 @@ class Run:
             run = cls(config, world, data)
             if start is not None:
                 checkpoint.load_weights(run.model, start, f"training.init_from={training.init_from}")
+                if unused := unused_options(asked, config):
+                    run.say(f"warning: text and model are those of training.init_from, so not used: {unused}")
             resumed = run.resume()
             if world.first:
                 for change in write_record(directory, config, data.manifest):

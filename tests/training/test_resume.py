@@ -189,8 +189,9 @@ def test_batches_prepared_ahead_change_nothing(tmp_path: Path) -> None:
     assert metrics(configs[0]) == metrics(configs[1])
 
 
-def test_fine_tuning_starts_from_a_checkpoint(tmp_path: Path) -> None:
-    """Fault: training.init_from is ignored, learns another vocabulary, or takes the command's model for the file's."""
+def test_fine_tuning_starts_from_a_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Fault: training.init_from is ignored, learns another vocabulary, takes the command's model for the file's, or
+    drops what the command says of it without a word."""
     first = trained(tiny_config(tmp_path, "first"))
     write_corpus(tmp_path / "more", seed=9)
     options: dict[str, Any] = {
@@ -203,6 +204,8 @@ def test_fine_tuning_starts_from_a_checkpoint(tmp_path: Path) -> None:
     start = trained(tiny_config(tmp_path, "start", training__max_updates=0, **options))
     assert_same_state(first["model"], start["model"])
     assert_same_state(first["tokenizers"], start["tokenizers"])
+    unused = "text.min_frequency=7 (it has 1), model.embedding=9 (it has 6)"
+    assert f"those of training.init_from, so not used: {unused}\n" in capsys.readouterr().err
     tuned = trained(tiny_config(tmp_path, "start", **options))
     fresh = trained(tiny_config(tmp_path, "fresh", **{**options, "training__init_from": None}))
     assert tuned["progress"]["best_loss"] < fresh["progress"]["best_loss"]
