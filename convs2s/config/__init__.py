@@ -23,6 +23,7 @@ from convs2s.config.data import (
     LengthUnit,
 )
 from convs2s.config.model import (
+    Architecture,
     AttentionOrder,
     DecoderConfig,
     EncoderConfig,
@@ -73,6 +74,7 @@ from convs2s.config.training import (
 __all__ = [
     "MISSING",
     "Annealing",
+    "Architecture",
     "AttentionOrder",
     "Average",
     "AverageConfig",

@@ -10,12 +10,23 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from convs2s.config import ModelConfig, TokenizerKind, TrainConfig
+from convs2s.config import Architecture, ModelConfig, TokenizerKind, TrainConfig
 from convs2s.data.storage import sha256
 from convs2s.files import atomic
 from convs2s.training.checkpoint import train_config
 
 NOT_RECORDED = "not recorded"
+KINDS = {
+    Architecture.convs2s: (
+        "ConvS2S",
+        "A convolutional sequence-to-sequence model (Gehring et al. 2017, arXiv 1705.03122)",
+    ),
+    Architecture.lstm_attention: (
+        "LSTM with attention",
+        "A recurrent encoder-decoder with attention and input feeding (Luong et al. 2015, arXiv 1508.04025), a "
+        "contrast to ConvS2S",
+    ),
+}
 
 
 def write_card(output: str | Path, checkpoint: dict[str, Any], path: Path | None) -> str:
@@ -29,12 +40,13 @@ def write_card(output: str | Path, checkpoint: dict[str, Any], path: Path | None
 def model_card(checkpoint: dict[str, Any], path: Path | None) -> str:
     """The card's Markdown.  path: the checkpoint's file in the checkpoints/ folder of its run; None: it has no run."""
     config = train_config(checkpoint)
+    kind, what = KINDS[config.model.architecture]
     environment = read_record(path.parent.parent / "environment.json") if path else {}
     parts = [
         *front_matter(config),
-        f"# ConvS2S {config.data.source} → {config.data.target}: {config.experiment}",
+        f"# {kind} {config.data.source} → {config.data.target}: {config.experiment}",
         "",
-        "A convolutional sequence-to-sequence model (Gehring et al. 2017, arXiv 1705.03122). This card was generated "
+        f"{what}. This card was generated "
         "from the run's records; what they do not hold is called not run or not recorded.",
         "",
         "## Model",

@@ -21,7 +21,7 @@ from convs2s.data.corpus import check_lengths
 from convs2s.data.prepare import Prepared, check_tests, prepare, split_paths
 from convs2s.errors import UserError
 from convs2s.files import atomic, locked
-from convs2s.model import ConvS2S
+from convs2s.model import Seq2Seq, build
 from convs2s.search.selection import batch_selector
 from convs2s.training import checkpoint
 from convs2s.training.annealing import Schedule
@@ -67,7 +67,7 @@ class Run:
         self.say = say if world.first else silent
         torch.manual_seed(config.seed)
         sizes = len(data.tokenizers.source.symbols), len(data.tokenizers.target.symbols)
-        self.model = ConvS2S(config.model, *sizes).to(world.device)
+        self.model = build(config.model, *sizes).to(world.device)
         options = config.optimizer
         self.optimizer = NAG(
             self.model.parameters(), options.lr, options.momentum, options.weight_decay, options.rescale_velocity
@@ -328,7 +328,7 @@ def check_data(data: Prepared, config: TrainConfig, log: Any) -> None:
     check_tests(config.data, data.tokenizers, limit, log)
 
 
-def gradient_norms(model: ConvS2S) -> Iterator[tuple[str, float]]:
+def gradient_norms(model: Seq2Seq) -> Iterator[tuple[str, float]]:
     """The 2-norm of the present gradient of each part of the model: encoder.layers.0, decoder.output, ..."""
     parts: dict[str, float] = {}
     for name, parameter in model.named_parameters():

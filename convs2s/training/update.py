@@ -16,7 +16,7 @@ from torch import Tensor
 from convs2s.config import Normalize, OptimizerConfig, Precision, TrainingConfig
 from convs2s.data.batching import Batch
 from convs2s.errors import UserError
-from convs2s.model import ConvS2S
+from convs2s.model import Seq2Seq
 from convs2s.search.selection import BatchSelector
 from convs2s.training.distributed import World
 from convs2s.training.nag import clip_gradients
@@ -42,7 +42,7 @@ class Updater:
 
     def __init__(
         self,
-        model: ConvS2S,
+        model: Seq2Seq,
         optimizer: torch.optim.Optimizer,
         training: TrainingConfig,
         normalization: OptimizerConfig,
@@ -90,7 +90,7 @@ class Updater:
         return Outcome(loss, int(tokens), int(sentences), norm, applied, parts)
 
     def arguments(self, batch: Batch, training: bool) -> tuple[Tensor, ...]:
-        """What ``ConvS2S.loss`` takes, on the device."""
+        """What ``Seq2Seq.loss`` takes, on the device."""
         arguments: tuple[Tensor, ...] = batch[1:4]
         if self.selector is not None:
             target, vocabulary = self.selector(batch.source, batch.target, training)
