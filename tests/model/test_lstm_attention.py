@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 import torch
 from helpers import EOS, PAD, gradients, pad, random_sentences, shift
-from runs import assert_same_state, metrics, tiny_config, trained, write_corpus
+from runs import assert_same_state, metrics, tiny_config, trained
 from torch.testing import assert_close
 
 from convs2s.config import (
+    Annealing,
     Architecture,
     AttentionOrder,
     DecoderConfig,
@@ -164,17 +165,26 @@ def test_what_means_nothing_is_refused(message: str, options: dict[str, Any]) ->
 
 def test_it_learns_to_read_backwards(tmp_path: Path) -> None:
     """Fault: training, checkpoint, search or scoring works for one architecture only."""
-    write_corpus(tmp_path / "raw", pairs=600, seed=4)
+    draw = random.Random(4)
+    (tmp_path / "raw").mkdir()
+    for split, count in (("train", 1280), ("valid", 12), ("test", 5)):
+        sources = [draw.choices("abcd", k=draw.randint(1, 4)) for _ in range(count)]
+        for side, step in (("a", 1), ("b", -1)):
+            text = "".join(f"{' '.join(words[::step])}\n" for words in sources)
+            (tmp_path / "raw" / f"{split}.{side}").write_text(text, "utf-8")
     config = tiny_config(
         tmp_path,
         model=recurrent(encoder=32, decoder=32, embedding=16, output_embedding=32, max_positions=16),
-        training__max_epochs=14,
-        training__batch_tokens=120,
+        training__max_epochs=12,
+        training__batch_tokens=None,
+        training__batch_sentences=128,
+        optimizer__lr=0.5,
         optimizer__momentum=0.9,
-        optimizer__anneal_after=11,
+        optimizer__clip=1.0,
+        optimizer__annealing=Annealing.none,
     )
     saved = trained(config)
-    assert saved["progress"]["best_loss"] < 0.3, saved["progress"]["best_loss"]
+    assert saved["progress"]["best_loss"] < 0.5, saved["progress"]["best_loss"]
     (made,), tokenizers = load_models([f"{config.run_dir}/checkpoints/best.pt"], "cpu", SearchPrecision.fp32)
     assert isinstance(made, LSTMAttention)
     lines = (tmp_path / "raw" / "valid.a").read_text("utf-8").splitlines()
