@@ -95,7 +95,9 @@ class BenchmarkDataConfig:
 class BenchmarkTrainConfig:
     """scripts/benchmark.py train."""
 
-    models: list[str] = option(["iwslt"], "what to train: iwslt (4 + 3 layers of 256), lstm_attention, en_de_paper, en_de_release")
+    models: list[str] = option(
+        ["iwslt"], "what to train: iwslt (4 + 3 layers of 256), lstm_attention, en_de_paper, en_de_release"
+    )
     precisions: list[Precision] = option([Precision.fp32], "fp32, bf16, fp16")
     sentences: int | None = option(None, "sentences a batch; null: 128 for iwslt, 96 for the others")
     length: int = option(25, "tokens of every source and target, </s> included")

@@ -105,9 +105,7 @@ class Reader:
 
     def found(self, lines: Sequence[str], config: SearchConfig, name: str) -> Iterator[Attention | None]:
         """Of the translations that a search finds."""
-        results = translate_lines(
-            [self.model], self.tokenizers, lines, config, name=name, attention=True, layers=True
-        )
+        results = translate_lines([self.model], self.tokenizers, lines, config, name=name, attention=True, layers=True)
         for number, (line, (best, *_)) in enumerate(zip(lines, results, strict=True), start=1):
             if best.hypothesis is None or best.hypothesis.layers is None:
                 yield None

@@ -214,9 +214,7 @@ class LSTMAttention(Seq2Seq):
         if vocabulary is not None:
             output = select_output(output, vocabulary)
         words = self.target_vocabulary if vocabulary is None else len(vocabulary)
-        return RecurrentState(
-            self.decoder.remember(encoded), self.decoder.begin(encoded, beam), beam, output, words
-        )
+        return RecurrentState(self.decoder.remember(encoded), self.decoder.begin(encoded, beam), beam, output, words)
 
     @torch.no_grad()
     def advance(self, tokens: Tensor, state: State) -> tuple[Tensor, list[Tensor]]:

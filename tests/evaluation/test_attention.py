@@ -171,7 +171,12 @@ def test_the_script_s_other_outputs(tmp_path: Path, capsys: pytest.CaptureFixtur
     torch.testing.assert_close(average, torch.tensor(record["average"]), rtol=0.0, atol=1e-3)
     assert torch.tensor(record["words"]).sum(1).tolist() == pytest.approx([1.0] * 3, abs=1e-3)
     rows = [line.split("\t") for line in (folder / "words.tsv").read_text("utf-8").splitlines()[1:]]
-    assert [row[:2] for row in rows] == [["1", "a"], ["1", "dog"], ["1", "</s>"], *(["3", w] for w in ("in", "snow.", "</s>"))]
+    assert [row[:2] for row in rows] == [
+        ["1", "a"],
+        ["1", "dog"],
+        ["1", "</s>"],
+        *(["3", w] for w in ("in", "snow.", "</s>")),
+    ]
     agreement = json.loads((folder / "alignment.json").read_text("utf-8"))
     assert list(agreement) == ["layer 1", "layer 2", "average"]
     assert agreement["average"]["given"] == 4
