@@ -16,7 +16,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
@@ -132,7 +131,7 @@ class RecurrentDecoder(nn.Module):
         return Recurrent(hidden, tuple(torch.zeros_like(layer) for layer in hidden), fed)
 
     def advance(self, embedded: Tensor, state: Recurrent, memory: Memory) -> tuple[Tensor, Recurrent]:
-        """One word: embedded (B K, E) -> attention (B, K, S) and the state whose ``fed`` the next word is scored from."""
+        """One word: embedded (B K, E) -> attention (B, K, S) and the state, whose ``fed`` scores the next word."""
         x = torch.cat([embedded, state.fed], -1)  # (B K, E + O)
         hidden, cells = [], []
         for cell, before, remembered in zip(self.cells, state.hidden, state.cells, strict=True):

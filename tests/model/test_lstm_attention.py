@@ -195,7 +195,7 @@ def test_it_learns_to_read_backwards(tmp_path: Path) -> None:
     longest = max(found, key=lambda best: len(best.text))
     assert longest.hypothesis is not None
     assert longest.hypothesis.attention is not None
-    # Reading backwards shows in the attention: the first word comes from the end of the source, the last from its start.
+    # It shows in the attention: the first word comes from the end of the source, the last from its start.
     places = longest.hypothesis.attention.argmax(1).tolist()
     assert places[0] > places[-2]
     texts = [best.text for best in found]
@@ -218,7 +218,7 @@ def test_stopped_and_resumed_is_the_same(tmp_path: Path) -> None:
         assert_same_state(expected[part], found[part])
     assert metrics(whole) == metrics(stopped)
     assert isinstance(build_model(found), LSTMAttention)
-    with pytest.raises(UserError, match="to=onnx knows ConvS2S only, this is a model.architecture=lstm_attention"):
+    with pytest.raises(UserError, match=r"to=onnx knows ConvS2S only, this is a model\.architecture=lstm_attention"):
         write_onnx(tmp_path / "onnx", found)
 
 
