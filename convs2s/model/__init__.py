@@ -12,5 +12,6 @@ __all__ = ["ConvS2S", "Decoded", "Encoded", "LSTMAttention", "Seq2Seq", "State",
 
 def build(config: ModelConfig, source_vocabulary: int, target_vocabulary: int) -> Seq2Seq:
     """The model of ``config``, with random weights; the sizes are numbers of ids."""
-    kind = ConvS2S if config.architecture == Architecture.convs2s else LSTMAttention
-    return kind(config, source_vocabulary, target_vocabulary)
+    if config.architecture == Architecture.lstm_attention:
+        return LSTMAttention(config, source_vocabulary, target_vocabulary)
+    return ConvS2S(config, source_vocabulary, target_vocabulary)

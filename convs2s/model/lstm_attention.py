@@ -53,14 +53,15 @@ class RecurrentEncoder(nn.Module):
         real = source != PAD  # (B, S)
         lengths = real.sum(1)
         x = self.dropout(self.embed_tokens(source))  # (B, S, E)
-        if bool(real.all()):
-            states, mask = self.lstm(x)[0], None
+        mask = None if bool(real.all()) else real
+        if mask is None:
+            states = self.lstm(x)[0]
         else:
             # Words to the front, in order: a packed sequence has its padding behind it, and never reads it.
             order = real.logical_not().long().argsort(dim=1, stable=True)  # (B, S)
             packed = pack_padded_sequence(rows(x, order), lengths.cpu(), batch_first=True, enforce_sorted=False)
             states, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=source.shape[1])
-            states, mask = rows(states, order.argsort(1)), real
+            states = rows(states, order.argsort(1))
         states = self.dropout_output(states)  # (B, S, H)
         return Encoded(states, states, mask, lengths.to(states.dtype))
 
