@@ -19,13 +19,14 @@ from convs2s.cli import CONFIGS, run
 from convs2s.config import BenchmarkTrainConfig, ModelConfig, from_plain
 from convs2s.errors import UserError
 from convs2s.files import atomic
-from convs2s.model import ConvS2S
+from convs2s.model import build
 from convs2s.training.benchmark import Shape, measure
 from convs2s.training.distributed import resolve_device
 
 # The shapes on which peers were measured; file in configs/model, sentences, vocabularies.
 MODELS = {
     "iwslt": ("base", 128, (7072, 5208)),
+    "lstm_attention": ("lstm_attention", 128, (7072, 5208)),
     "en_de_paper": ("en_de", 96, (40000, 40000)),
     "en_de_release": ("en_de_release", 96, (40000, 40000)),
 }
@@ -42,7 +43,7 @@ def main(config: BenchmarkTrainConfig) -> None:
         options = yaml.safe_load((CONFIGS / "model" / f"{file}.yaml").read_text("utf-8"))
         for precision in config.precisions:
             torch.manual_seed(1)
-            model = ConvS2S(from_plain(ModelConfig, {**options, "dropout": 0.2}), *vocabularies).to(device)
+            model = build(from_plain(ModelConfig, {**options, "dropout": 0.2}), *vocabularies).to(device)
             shape = Shape(config.sentences or sentences, config.length, config.length, vocabularies)
             row = measure(name, model, shape, precision, device, config.repeat, config.convolution)
             rows.append(asdict(row))

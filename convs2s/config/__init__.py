@@ -24,6 +24,7 @@ from convs2s.config.data import (
     Metric,
 )
 from convs2s.config.model import (
+    Architecture,
     AttentionOrder,
     DecoderConfig,
     EncoderConfig,
@@ -78,6 +79,7 @@ from convs2s.config.training import (
 __all__ = [
     "MISSING",
     "Annealing",
+    "Architecture",
     "AttentionOrder",
     "Average",
     "AverageConfig",

@@ -95,7 +95,9 @@ class BenchmarkDataConfig:
 class BenchmarkTrainConfig:
     """scripts/benchmark.py train."""
 
-    models: list[str] = option(["iwslt"], "what to train: iwslt (4 + 3 layers of 256), en_de_paper, en_de_release")
+    models: list[str] = option(
+        ["iwslt"], "what to train: iwslt (4 + 3 layers of 256), lstm_attention, en_de_paper, en_de_release"
+    )
     precisions: list[Precision] = option([Precision.fp32], "fp32, bf16, fp16")
     sentences: int | None = option(None, "sentences a batch; null: 128 for iwslt, 96 for the others")
     length: int = option(25, "tokens of every source and target, </s> included")
@@ -205,6 +207,9 @@ class PictureFormat(str, Enum):
     png = "png"
     svg = "svg"
     pdf = "pdf"
+    html = "html"
+    json = "json"
+    tsv = "tsv"
 
 
 @dataclass
@@ -213,8 +218,18 @@ class PlotAttentionConfig:
 
     checkpoint: str = option(MISSING, "file written by training or conversion")
     input: str = option("-", "source sentences, one a line, plain or .gz; -: standard input")
-    output: str = option(MISSING, "folder for the pictures, line1.png and so on")
-    format: PictureFormat = option(PictureFormat.png, "file format of the pictures")
+    target: str | None = option(
+        None, "translations whose attention is drawn, line by line; null: those that the model finds"
+    )
+    alignment: str | None = option(
+        None, "word alignment of input and target (Pharaoh format): also say how far the attention agrees with it"
+    )
+    output: str | None = option(None, "folder to write; null: attention/ in the checkpoint's run directory")
+    formats: list[PictureFormat] = option(
+        [PictureFormat.png],
+        "png, svg, pdf: a picture a line; html: pages of 100 lines that need no network; json: the numbers, a file a "
+        "line; tsv: which source words each target word used",
+    )
     device: str = option("auto", "auto, cpu, cuda or cuda:N")
     search: SearchConfig = group(SearchConfig)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from convs2s.config import SearchConfig, SearchPrecision
 from convs2s.errors import UserError
-from convs2s.model import ConvS2S
+from convs2s.model import Seq2Seq
 from convs2s.search.translate import CHUNK, Translator
 from convs2s.text.tokenizer import Tokenizers
 from convs2s.training.checkpoint import build_model, build_tokenizers, load
@@ -24,7 +24,7 @@ def checkpoint_paths(value: Any) -> list[str]:
 
 def load_models(
     checkpoints: Sequence[str], device: str, precision: SearchPrecision
-) -> tuple[list[ConvS2S], Tokenizers]:
+) -> tuple[list[Seq2Seq], Tokenizers]:
     """The models, folded for inference, and the tokenisers that they share.
 
     Raises UserError for checkpoints that cannot be read or whose vocabularies differ, and for a device that is not
@@ -33,7 +33,7 @@ def load_models(
     place = resolve_device(device)
     if precision == SearchPrecision.int8 and place.type != "cpu":
         raise UserError("search.precision=int8 is for the CPU: give device=cpu, or search.precision=bf16")
-    models: list[ConvS2S] = []
+    models: list[Seq2Seq] = []
     shared: Tokenizers | None = None
     for path in checkpoints:
         checkpoint = load(path)

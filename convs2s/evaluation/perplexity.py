@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from convs2s.config import SearchConfig
-from convs2s.model import ConvS2S
+from convs2s.model import Seq2Seq
 from convs2s.search.ensemble import Ensemble
 from convs2s.search.scoring import score_lines
 from convs2s.text.tokenizer import Tokenizers
@@ -26,7 +26,7 @@ class Perplexity(NamedTuple):
 
 
 def perplexity(
-    models: Sequence[ConvS2S], tokenizers: Tokenizers, pairs: Sequence[tuple[str, str]], search: SearchConfig
+    models: Sequence[Seq2Seq], tokenizers: Tokenizers, pairs: Sequence[tuple[str, str]], search: SearchConfig
 ) -> Perplexity:
     """Teacher-forced: exp of the mean negative log-probability of the second lines' pieces, given the first.
 

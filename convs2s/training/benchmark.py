@@ -12,9 +12,8 @@ import torch
 
 from convs2s.config import ConvolutionForm, OptimizerConfig, Precision, TrainingConfig
 from convs2s.data.batching import Batch
-from convs2s.model import ConvS2S
-from convs2s.model.layers import WeightNorm
-from convs2s.search.benchmark import peak_gib, yardstick
+from convs2s.model import Seq2Seq
+from convs2s.search.benchmark import matrix_weights, peak_gib, yardstick
 from convs2s.text.vocabulary import EOS, PAD, SPECIALS
 from convs2s.training.distributed import World
 from convs2s.training.nag import NAG
@@ -48,13 +47,10 @@ class TrainingSpeed:
     convolution: str  # conv1d or product
 
 
-def operations(model: ConvS2S, shape: Shape) -> float:
+def operations(model: Seq2Seq, shape: Shape) -> float:
     """Floating-point operations of a forward and backward pass, from the shapes of all products."""
     positions = {"encoder": shape.sentences * shape.source, "decoder": shape.sentences * shape.target}
-    forward = 0.0
-    for name, module in model.named_modules():
-        if isinstance(module, WeightNorm):
-            forward += 2.0 * module.v.numel() * positions[name.split(".")[0]]
+    forward = sum(2.0 * count * positions[side] for side, count in matrix_weights(model).items())
     attention = 4.0 * positions["decoder"] * shape.source * model.config.embedding  # scores and context
     forward += attention * sum(model.config.decoder.attending())
     return 3.0 * forward  # the backward pass has two products for every one of the forward pass
@@ -62,7 +58,7 @@ def operations(model: ConvS2S, shape: Shape) -> float:
 
 def measure(
     name: str,
-    model: ConvS2S,
+    model: Seq2Seq,
     shape: Shape,
     precision: Precision,
     device: torch.device,

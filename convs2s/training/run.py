@@ -20,7 +20,7 @@ from convs2s.data.batching import Batch, cut_batches, padding_share
 from convs2s.data.prepare import Prepared, prepare
 from convs2s.errors import UserError
 from convs2s.files import atomic, locked, remove_leftovers
-from convs2s.model import ConvS2S
+from convs2s.model import build
 from convs2s.search.selection import batch_selector
 from convs2s.training import checkpoint
 from convs2s.training.annealing import Schedule
@@ -69,7 +69,7 @@ class Run:
         self.say = say if world.first else silent
         torch.manual_seed(config.seed)
         sizes = len(data.tokenizers.source.symbols), len(data.tokenizers.target.symbols)
-        self.model = ConvS2S(config.model, *sizes).to(world.device)
+        self.model = build(config.model, *sizes).to(world.device)
         options = config.optimizer
         self.optimizer = NAG(
             self.model.parameters(), options.lr, options.momentum, options.weight_decay, options.rescale_velocity

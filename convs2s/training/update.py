@@ -16,7 +16,7 @@ from torch import Tensor
 from convs2s.config import ConvolutionForm, Normalize, OptimizerConfig, Precision, TrainingConfig
 from convs2s.data.batching import Batch
 from convs2s.errors import UserError
-from convs2s.model import ConvS2S
+from convs2s.model import Seq2Seq
 from convs2s.model.layers import use_conv1d
 from convs2s.search.selection import BatchSelector
 from convs2s.training.distributed import World
@@ -43,7 +43,7 @@ class Updater:
 
     def __init__(
         self,
-        model: ConvS2S,
+        model: Seq2Seq,
         optimizer: torch.optim.Optimizer,
         training: TrainingConfig,
         normalization: OptimizerConfig,
@@ -92,7 +92,7 @@ class Updater:
         return Outcome(loss, int(tokens), int(sentences), norm, applied, parts)
 
     def arguments(self, batch: Batch, training: bool) -> tuple[Tensor, ...]:
-        """What ``ConvS2S.loss`` takes, on the device."""
+        """What ``Seq2Seq.loss`` takes, on the device."""
         arguments: tuple[Tensor, ...] = batch[1:4]
         if self.selector is not None:
             target, vocabulary = self.selector(batch.source, batch.target, training)
@@ -159,7 +159,7 @@ def normalize(parameters: Sequence[Tensor], tokens: int, sentences: int, config:
     return clip_gradients(parameters, config.clip * (sentences if config.normalize == Normalize.none else 1))
 
 
-def gradient_norms(model: ConvS2S) -> Iterator[tuple[str, float]]:
+def gradient_norms(model: Seq2Seq) -> Iterator[tuple[str, float]]:
     """The 2-norm of the present gradient of each part of the model: encoder.layers.0, decoder.output, ..."""
     parts: dict[str, float] = {}
     for name, parameter in model.named_parameters():
