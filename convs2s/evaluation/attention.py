@@ -54,7 +54,8 @@ class Attention:
     @property
     def average(self) -> Floats:
         """(T, S)"""
-        return self.weights.mean(0)
+        average: Floats = self.weights.mean(0)
+        return average
 
     def by_words(self, weights: Floats) -> Floats:
         """(T, S) -> (target words, source words): a source word has the sum of its pieces' weights, a target word the
