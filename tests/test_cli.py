@@ -48,7 +48,7 @@ MISTAKES = [
     (("optimizer.lr=fast",), "error: optimizer.lr=fast: Value 'fast' of type 'str' could not be converted to Float"),
     (("text.kind=bpe",), "error: text.kind=bpe: Invalid value 'bpe', expected one of"),
     (("experiment=multi30k",), "error: experiment=multi30k: there is no such choice, only"),
-    (("model=huge",), "error: model=huge: there is no such choice, only ablation, base,"),
+    (("model=huge",), "error: model=huge: there is no such choice, only ablation, ablation_small, base,"),
     (("model.encoder.layers=[{channels: 8, width: 3}]",), "model.encoder.layers: there is no option width in it"),
     (("model.encoder.layers=[{channels: 8",), "error:"),
     (
