@@ -97,6 +97,11 @@ def ours(ids: Any) -> Tensor:
     return torch.as_tensor(ids, dtype=torch.int64) - 1
 
 
+def rounding(values: Tensor) -> float:
+    """What float32 carries the largest of some values to: its epsilon times the value."""
+    return torch.finfo(torch.float32).eps * float(values.abs().max())
+
+
 # --- models -------------------------------------------------------------------------------------------------------
 
 

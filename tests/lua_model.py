@@ -61,7 +61,6 @@ class Builder:
     model: ConvS2S
     optimised: bool = False  # -fconvfast
     with_weight: bool = False  # as nn stored it until May 2017
-    selection: bool = False  # the output layer as a table of [weight, bias]
     dropout: float = 0.1
     parameters: dict[str, np.ndarray] = field(init=False)
 
@@ -179,11 +178,10 @@ class Builder:
 
     def outmodule(self) -> Object:
         first = [module("View"), self.layer("decoder.out_embed_proj"), *self.drop()]
-        if not self.selection:
+        if not self.model.config.lookup_output:
             return module("Sequential", *first, self.layer("decoder.output"))
-        output = self.model.decoder.output
-        rows = np.concatenate([output.weight().detach().numpy(), output.bias.detach().numpy()[:, None]], 1)
-        branches = module("Sequential", *first, module("AppendBias")), module("LookupTable", weight=self.loose(rows))
+        rows = self.tensor("decoder.output.weight")
+        branches = module("Sequential", *first, module("AppendBias")), module("LookupTable", weight=rows)
         return module("Sequential", module("ParallelTable", *branches), module("MM"))
 
     def build(self) -> Object:

@@ -21,8 +21,10 @@ from convs2s.config.data import (
     ExtraConfig,
     HubConfig,
     LengthUnit,
+    Metric,
 )
 from convs2s.config.model import (
+    Architecture,
     AttentionOrder,
     DecoderConfig,
     EncoderConfig,
@@ -64,6 +66,9 @@ from convs2s.config.text import (
 )
 from convs2s.config.training import (
     Annealing,
+    BestBy,
+    Bucketing,
+    ConvolutionForm,
     Nonfinite,
     Normalize,
     OptimizerConfig,
@@ -74,14 +79,18 @@ from convs2s.config.training import (
 __all__ = [
     "MISSING",
     "Annealing",
+    "Architecture",
     "AttentionOrder",
     "Average",
     "AverageConfig",
     "BenchmarkDataConfig",
     "BenchmarkGenerateConfig",
     "BenchmarkTrainConfig",
+    "BestBy",
+    "Bucketing",
     "CompareConfig",
     "ConvertConfig",
+    "ConvolutionForm",
     "DataConfig",
     "DecoderConfig",
     "Destination",
@@ -95,6 +104,7 @@ __all__ = [
     "LengthUnit",
     "LexiconConfig",
     "LongLines",
+    "Metric",
     "ModelConfig",
     "Nonfinite",
     "Normalize",

@@ -18,6 +18,13 @@ class Errors(str, Enum):
     skip = "skip"
 
 
+class Metric(str, Enum):
+    bleu = "bleu"
+    chrf = "chrf"
+    ter = "ter"
+    rouge = "rouge"
+
+
 @dataclass
 class ExtraConfig:
     files: list[str] = option(MISSING, "source file, target file, as data.train")
@@ -67,6 +74,11 @@ class DataConfig:
     test: dict[str, list[str]] = option(
         {}, "test splits by name: {test: [source, target], ...}; the first is scored after training"
     )
+    metrics: list[Metric] = option(
+        [Metric.bleu, Metric.chrf, Metric.ter],
+        "what splits are scored by: bleu (also the paper's, over Moses words; extra: paper), chrf, ter, rouge "
+        "(summaries; extra: rouge)",
+    )
     url: str | None = option(None, "where missing raw files are fetched: url + file name")
     sha256: dict[str, str] = option({}, "SHA-256 of raw files by name; a file that differs is refused")
     hub: HubConfig = group(HubConfig)
@@ -91,7 +103,9 @@ class DataConfig:
         1021, "with length_unit=words: also drop training pairs with a side of more pieces (the position table's limit)"
     )
     errors: Errors = option(
-        Errors.strict, "lines that are not UTF-8: refuse the file (strict), or drop and count (skip)"
+        Errors.strict,
+        "training lines that are not UTF-8: refuse the file (strict), or drop and count (skip); validation and test "
+        "text with such a line is always refused: its scores would not be comparable",
     )
     drop_duplicates: bool = option(False, "drop training pairs that occurred before, both sides equal")
     workers: int | None = option(None, "processes that encode; null: one a core for large corpora")

@@ -24,6 +24,10 @@ _SEGMENT = re.compile(r'<seg id="[0-9]*">\s*(.*?)\s*(?:</seg>\s*)?$')
 _TITLE = re.compile(r"</?(?:title|description)>")
 
 
+class UndecodableError(UserError):
+    """A line that is not UTF-8."""
+
+
 @dataclass(frozen=True)
 class Part:
     """A file, or a member of an archive, or a column of one that holds both sides."""
@@ -179,9 +183,9 @@ def _decode(block: bytes, part: Part, number: int, skip: bool) -> list[str | Non
             lines.append(raw.decode("utf-8"))
         except UnicodeDecodeError as error:
             if not skip:
-                raise UserError(
+                raise UndecodableError(
                     f"{part}, line {number + len(lines) + 1}, byte {error.start + 1}: 0x{raw[error.start]:02x} is not"
-                    " UTF-8; convert the file, e.g. with iconv -f LATIN1 -t UTF-8, or give data.errors=skip"
+                    " UTF-8; convert the file, e.g. with iconv -f LATIN1 -t UTF-8"
                 ) from None
             lines.append(None)
     return lines

@@ -20,6 +20,7 @@ import sentencepiece
 import torch
 
 from convs2s.config import DataConfig, TextConfig, TokenizerKind
+from convs2s.data import space
 from convs2s.data.corpus import Corpus, over_long
 from convs2s.data.download import fetch
 from convs2s.data.encode import encode_selection, encode_texts
@@ -194,6 +195,7 @@ def _build(
     names = split_names(data)
     texts = [(sides(data, pairs), weight) for pairs, weight in training_names(data)]
     workers = _workers(data, text, texts)
+    log(space.check(folder, space.needed(data, text, texts)))
     with replacing(folder) as new:
         if "valid" in names:
             for _ in read_pairs(*sides(data, names["valid"])):

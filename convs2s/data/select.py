@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from convs2s.config import DataConfig, Errors, LengthUnit
 from convs2s.data.clean import Cleaner
-from convs2s.data.lines import Part, Side, read_all_pairs
+from convs2s.data.lines import Part, Side, UndecodableError, read_all_pairs
 from convs2s.data.parallel import ordered
 from convs2s.data.sources import Sides
 from convs2s.errors import UserError
@@ -77,7 +77,7 @@ def select(
         for sides, _ in texts:
             counts.append(0)
             work = _Scan(segmenters, words, hashing)
-            for _, scan in ordered(work, numbered(read_all_pairs(*sides, skip)), workers):
+            for _, scan in ordered(work, numbered(_read(sides, skip)), workers):
                 keep = scan.readable
                 undecodable += int((~keep).sum())
                 if words:
@@ -106,6 +106,13 @@ def select(
         left = ", ".join(f"{name} {count:,}" for name, count in selection.dropped.items() if count)
         raise UserError(f"{source} and {target}: none of {sum(counts):,} pairs is left ({left})")
     return selection
+
+
+def _read(sides: Sides, skip: bool) -> Iterator[Pair]:
+    try:
+        yield from read_all_pairs(*sides, skip)
+    except UndecodableError as error:
+        raise UserError(f"{error}, or give data.errors=skip") from None
 
 
 _SEGMENTED = ("train.source.words", "train.target.words")

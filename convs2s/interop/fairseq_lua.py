@@ -134,6 +134,7 @@ class _ModelReader:
                 attention=None if all(attention) else [n for n, attends in enumerate(attention, 1) if attends],
             ),
             bottleneck=self.bottleneck(source.insides + target.insides),
+            lookup_output="decoder.output.weight" in self.state,
             max_positions=positions[0],
             max_target_positions=None if positions[1] == positions[0] else positions[1],
             dropout_source=source_dropout[0],
@@ -195,8 +196,8 @@ class _ModelReader:
     def output(self, modules: Sequence[Object]) -> int:
         """The last two layers, from what is neither encoder nor 'convlm'; returns the width between them.
 
-        With vocabulary selection the last one is a table of rows [weight, bias] (original: models/fconv_model.lua);
-        it becomes a weight-normalised layer with that very weight.
+        With vocabulary selection the last one is a table of rows [weight, bias] (original: models/fconv_model.lua),
+        and stays one: decoder.output.weight.
         """
         layers = [m for m in modules if m.kind == WEIGHT_NORM]
         tables = [m for m in modules if m.kind == LOOKUP]
@@ -207,9 +208,7 @@ class _ModelReader:
         rows = self.table(self.only(tables, "output tables"))
         if rows.shape[1] != width + 1 or len(layers) > 1:
             self.fail(f"the output table has rows of {rows.shape[1]} numbers instead of {width + 1}")
-        v = rows[:, :width].contiguous()
-        g = (v.double().square().sum(1, keepdim=True) + ModelConfig().weight_norm_eps).sqrt().float()
-        self.state |= {"decoder.output.v": v, "decoder.output.g": g, "decoder.output.bias": rows[:, width].contiguous()}
+        self.state["decoder.output.weight"] = rows
         return width
 
     def embeddings(self, side: str, nodes: Sequence[Node]) -> Node:

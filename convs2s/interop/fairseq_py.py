@@ -8,6 +8,7 @@ words; ours are <unk> 0, <pad> 1, </s> 2, then <s> and the words: the rows of em
 
 from __future__ import annotations
 
+import sys
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -85,12 +86,22 @@ def read_raw_text(checkpoint: dict[str, Any], words: list[list[str]], path: str)
 
 
 def read_dictionary(path: str | Path) -> list[str]:
-    """The words of a ``dict.xx.txt``, lines "word count" (in late files followed by a mark), in order."""
-    words = []
+    """The words of a ``dict.xx.txt``, lines "word count" (in late files followed by a mark), in order.
+
+    A word that stands there twice has two rows in the model, of which that program reads the later; so does ours.
+    """
+    words: list[str] = []
+    lines: dict[str, int] = {}
     for number, line in enumerate(read_lines(Path(path)), 1):
         word, space, count = line.removesuffix(OVERWRITE).rpartition(" ")
         if not space or not count.strip().isdecimal():
             raise UserError(f'{path}, line {number}: not "word count"; give the dict.xx.txt beside the model')
+        if word in lines:
+            print(
+                f"warning: {path}, line {number}: {word!r} stood in line {lines[word]} already; the later one counts",
+                file=sys.stderr,
+            )
+        lines[word] = number
         words.append(word)
     return words
 

@@ -81,16 +81,21 @@ class Settings:
 def read_settings(file: TorchFile) -> Settings:
     """The settings of a checkpoint, whatever their form."""
     content = mapping(file.content)
-    model = mapping(content.get("model"))
     values = mapping(content.get("args"))
     late = not values and bool(mapping(content.get("cfg")))
     if not values:
         groups = mapping(content.get("cfg"))
         for group in GROUPS:
             values = {**values, **mapping(groups.get(group))}
-    return Settings(
-        file.path, {name: unwrap(value) for name, value in values.items()}, "decoder.version" in model, late
-    )
+    versioned = "decoder.version" in stored_weights(file)
+    return Settings(file.path, {name: unwrap(value) for name, value in values.items()}, versioned, late)
+
+
+def stored_weights(file: TorchFile) -> dict[str, Any]:
+    """The model's part of a checkpoint by name, without the "module." that a model wrapped for several GPUs adds."""
+    stored = mapping(mapping(file.content).get("model"))
+    wrapped = all(str(name).startswith("module.") for name in stored)
+    return {str(name).removeprefix("module." if wrapped else ""): tensor for name, tensor in stored.items()}
 
 
 def mapping(value: Any) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from convs2s.errors import UserError
+from convs2s.interop.fairseq_settings import stored_weights
 from convs2s.interop.torch_file import TorchFile
 
 
@@ -18,13 +19,13 @@ class Weights:
     """The tensors of a file by name, each taken once."""
 
     def __init__(self, file: TorchFile) -> None:
-        stored = file.content.get("model") if isinstance(file.content, dict) else None
-        if not isinstance(stored, dict) or "encoder.convolutions.0.bias" not in stored:
+        stored = stored_weights(file)
+        if "encoder.convolutions.0.bias" not in stored:
             raise UserError(f"{file.path}: no fconv model of fairseq: it has no encoder.convolutions")
         self.file = file
         # Newer versions of weight normalisation store g and v under other names.
         new = {".parametrizations.weight.original0": ".weight_g", ".parametrizations.weight.original1": ".weight_v"}
-        self.stored = {rename(str(name), new): tensor for name, tensor in stored.items()}
+        self.stored = {rename(name, new): tensor for name, tensor in stored.items()}
 
     def __contains__(self, name: str) -> bool:
         return name in self.stored

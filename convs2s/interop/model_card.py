@@ -10,12 +10,32 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from convs2s.config import ModelConfig, TokenizerKind, TrainConfig
+from convs2s.config import Architecture, ModelConfig, SearchConfig, TokenizerKind, TrainConfig, to_plain
 from convs2s.data.storage import sha256
 from convs2s.files import atomic
 from convs2s.training.checkpoint import train_config
+from convs2s.training.record import flatten
 
 NOT_RECORDED = "not recorded"
+METRICS = {
+    "bleu": "BLEU",
+    "bleu_tokenized": "BLEU, tokenised",
+    "chrf": "chrF",
+    "ter": "TER",
+}  # others by their own name
+ALWAYS = ("beam", "lenpen", "max_length")  # search options that every score names; others where they are not defaults
+NO_FIGURES = ("nbest", "batch_size", "batch_tokens", "workers")  # which no score depends on
+KINDS = {
+    Architecture.convs2s: (
+        "ConvS2S",
+        "A convolutional sequence-to-sequence model (Gehring et al. 2017, arXiv 1705.03122)",
+    ),
+    Architecture.lstm_attention: (
+        "LSTM with attention",
+        "A recurrent encoder-decoder with attention and input feeding (Luong et al. 2015, arXiv 1508.04025), a "
+        "contrast to ConvS2S",
+    ),
+}
 
 
 def write_card(output: str | Path, checkpoint: dict[str, Any], path: Path | None) -> str:
@@ -27,14 +47,19 @@ def write_card(output: str | Path, checkpoint: dict[str, Any], path: Path | None
 
 
 def model_card(checkpoint: dict[str, Any], path: Path | None) -> str:
-    """The card's Markdown.  path: the checkpoint's file in the checkpoints/ folder of its run; None: it has no run."""
+    """The card's Markdown.  path: the checkpoint's file; None: it has no run.
+
+    The run's records lie in RUN for RUN/checkpoints/best.pt, and for any other file beside it.
+    """
     config = train_config(checkpoint)
-    environment = read_record(path.parent.parent / "environment.json") if path else {}
+    kind, what = KINDS[config.model.architecture]
+    run = None if path is None else path.parent.parent if path.parent.name == "checkpoints" else path.parent
+    environment = read_record(run / "environment.json") if run else {}
     parts = [
         *front_matter(config),
-        f"# ConvS2S {config.data.source} → {config.data.target}: {config.experiment}",
+        f"# {kind} {config.data.source} → {config.data.target}: {config.experiment}",
         "",
-        "A convolutional sequence-to-sequence model (Gehring et al. 2017, arXiv 1705.03122). This card was generated "
+        f"{what}. This card was generated "
         "from the run's records; what they do not hold is called not run or not recorded.",
         "",
         "## Model",
@@ -60,7 +85,7 @@ def model_card(checkpoint: dict[str, Any], path: Path | None) -> str:
         "",
         "## Scores",
         "",
-        *score_lines(path),
+        *score_lines(run, path),
         "",
         "## Limits",
         "",
@@ -72,31 +97,33 @@ def model_card(checkpoint: dict[str, Any], path: Path | None) -> str:
 
 def front_matter(config: TrainConfig) -> list[str]:
     """The YAML head by which a hub files the model."""
-    languages = [f"- {json.dumps(language)}" for language in dict.fromkeys((config.data.source, config.data.target))]
-    tags = ["- translation", "- convs2s"]
-    return ["---", "library_name: convs2s", "language:", *languages, "tags:", *tags, "---", ""]
+    sides = dict.fromkeys((config.data.source, config.data.target))
+    languages = [f"- {json.dumps(side)}" for side in sides if len(side) in (2, 3)]  # codes, not "source" or "summary"
+    head = ["language:", *languages, "tags:", "- translation"] if languages else ["tags:"]
+    return ["---", "library_name: convs2s", *head, "- convs2s", "---", ""]
 
 
 def model_lines(model: ModelConfig, checkpoint: dict[str, Any]) -> list[str]:
     shared = {(tensor.data_ptr(), tensor.numel()) for tensor in checkpoint["model"].values()}
     sizes = f"{checkpoint['source_vocabulary']:,} source and {checkpoint['target_vocabulary']:,} target pieces"
-    stacks = {
-        name: ", ".join(f"{layer.repeat} x ({layer.channels}, width {layer.kernel})" for layer in side.layers)
-        for name, side in (("encoder", model.encoder), ("decoder", model.decoder))
-    }
+    stacks = {}
+    for name, side in (("encoder", model.encoder), ("decoder", model.decoder)):
+        stacks[name] = ", ".join(f"{layer.repeat} x ({layer.channels}, width {layer.kernel})" for layer in side.layers)
+        stacks[name] += "" if side.positions else ", without positions"
+        stacks[name] += "" if side.residuals is None else f", residuals from {side.residuals} layers back"
     attending = model.decoder.attending()
     options = {
-        "source_padding": model.source_padding.value,
-        "attention_order": model.attention_order.value,
-        "encoder_gradient": model.encoder_gradient.value,
-        "weight_norm_eps": model.weight_norm_eps,
+        name: value
+        for name, value in to_plain(model).items()
+        if name not in ("encoder", "decoder", "embedding", "output_embedding", "bottleneck")
+        and not name.startswith("dropout")
     }
     return [
         f"- {sum(count for _, count in shared):,} parameters; {sizes}",
         f"- encoder: {stacks['encoder']}",
         f"- decoder: {stacks['decoder']}; attention in {sum(attending)} of {len(attending)} layers",
         f"- embeddings {model.embedding}, output embedding {model.output_embedding}, bottleneck {model.bottleneck}",
-        f"- {', '.join(f'{name}={value}' for name, value in options.items())}",
+        f"- {', '.join(f'{name}={value}' for name, value in options.items() if value is not None)}",
     ]
 
 
@@ -133,17 +160,25 @@ def recipe_lines(config: TrainConfig, checkpoint: dict[str, Any], environment: d
     optimizer, training = config.optimizer, config.training
     batches = f"{training.batch_tokens:,} tokens" if training.batch_tokens else f"{training.batch_sentences} sentences"
     progress = checkpoint.get("progress", {})
+    rates = {place: config.model.rate(place) for place in ("source", "target", "hidden", "output")}
+    dropout = f"{rates['source']}" if len(set(rates.values())) == 1 else ", ".join(f"{p} {r}" for p, r in rates.items())
     lines = [
         f"- NAG, lr {optimizer.lr}, momentum {optimizer.momentum}, gradients normalised by "
-        f"{optimizer.normalize.value} and clipped at {optimizer.clip}, annealing {optimizer.annealing.value}",
-        f"- batches of {batches}, accumulated {training.accumulate}; dropout {config.model.dropout}; "
-        f"seed {config.seed}; {training.precision.value}",
-        f"- these weights: after update {progress.get('update', NOT_RECORDED)}",
+        f"{optimizer.normalize.value} and clipped at {optimizer.clip}, annealing {optimizer.annealing.value}, "
+        f"divided by {optimizer.shrink} down to {optimizer.min_lr}",
+        f"- batches of {batches}, accumulated {training.accumulate}, processes: "
+        f"{environment.get('processes', NOT_RECORDED)}; dropout {dropout}; seed {config.seed}; "
+        f"{training.precision.value}",
     ]
+    if "averaged" in checkpoint:
+        names = ", ".join(f"`{name}`" for name in checkpoint["averaged"])
+        lines.append(f"- these weights: the mean of {len(checkpoint['averaged'])} checkpoints of the run, {names}")
+    else:
+        lines.append(f"- these weights: after update {progress.get('update', NOT_RECORDED)}")
     if training.init_from is not None:
         lines.insert(0, f"- fine-tuned from `{training.init_from}`")
-    names = ("command", "revision", "python", "torch", "machine")
-    return [*lines, *(f"- {name}: `{environment.get(name, NOT_RECORDED)}`" for name in names)]
+    records = ("command", "revision", "python", "torch", "machine", "gpu")
+    return [*lines, *(f"- {name}: `{environment.get(name, NOT_RECORDED) or 'none'}`" for name in records)]
 
 
 def origin_lines(origin: dict[str, Any] | None) -> Iterator[str]:
@@ -154,12 +189,12 @@ def origin_lines(origin: dict[str, Any] | None) -> Iterator[str]:
         origin = origin.get("before")
 
 
-def score_lines(path: Path | None) -> list[str]:
+def score_lines(run: Path | None, path: Path | None) -> list[str]:
     """A table of the run's evaluations of these very weights."""
-    rows = list(score_rows(path.parent.parent / "evaluation", sha256(path))) if path else []
+    rows = list(score_rows(run / "evaluation", sha256(path))) if run and path else []
     if not rows:
         return ["not run"]
-    return ["| split | score | signature | search |", "|---|---|---|---|", *rows]
+    return ["| text | score | signature | search |", "|---|---|---|---|", *rows]
 
 
 def score_rows(folder: Path, digest: str) -> Iterator[str]:
@@ -167,12 +202,20 @@ def score_rows(folder: Path, digest: str) -> Iterator[str]:
         report = read_record(file)
         if report.get("checkpoint", {}).get("sha256") != digest:
             continue
-        search = report.get("search", {})
-        settings = ", ".join(f"{name} {search[name]}" for name in ("beam", "lenpen", "max_length") if name in search)
-        for name, label in (("bleu", "BLEU"), ("bleu_tokenized", "BLEU, tokenised"), ("chrf", "chrF")):
-            if name in report:
-                value = f"{label} {report[name]['score']:.2f}"
-                yield f"| {report['split']} | {value} | `{report[name]['signature']}` | {settings} |"
+        text = f"{report.get('split') or Path(report['source']).name}, {report['sentences']:,} sentences"
+        settings = ", ".join(search_options(report.get("search", {})))
+        for name, found in report.items():
+            if isinstance(found, dict) and found.get("score") is not None and "signature" in found:
+                signature = found["signature"].replace("|", "\\|")  # a bar would end the table's cell, even in code
+                yield f"| {text} | {METRICS.get(name, name)} {found['score']:.2f} | `{signature}` | {settings} |"
+
+
+def search_options(search: dict[str, Any]) -> Iterator[str]:
+    """What a score's search was, as far as it counts."""
+    plain = flatten(to_plain(SearchConfig()))
+    for name, value in flatten(search).items():
+        if name in ALWAYS or (name not in NO_FIGURES and value != plain.get(name)):
+            yield f"{name} {value}"
 
 
 def limit_lines(config: TrainConfig, manifest: dict[str, Any]) -> list[str]:
@@ -180,6 +223,8 @@ def limit_lines(config: TrainConfig, manifest: dict[str, Any]) -> list[str]:
     longest = manifest.get("splits", {}).get("train", {}).get("longest", {})
     seen = f"{longest['source']} and {longest['target']} pieces" if longest else NOT_RECORDED
     domain = f"trained on {config.data.name} only" if manifest else f"training text {NOT_RECORDED}"
+    if manifest and config.training.init_from is not None:
+        domain = f"trained on {config.data.name}, after what {config.training.init_from} was trained on"
     return [
         f"- source sentences up to {rows[0] - 2} pieces, translations up to {rows[1] - 2}, `</s>` included",
         f"- longest source and target sentence in training: {seen}",

@@ -24,7 +24,7 @@ from convs2s.training.checkpoint import build_model, build_tokenizers
 
 WEIGHTS, CONFIG, TOKENIZERS = "model.safetensors", "config.json", "tokenizers.json"
 FORMAT = 1  # of the folder
-KEPT = ("source_vocabulary", "target_vocabulary", "config", "origin", "progress")  # of a checkpoint, in config.json
+KEPT = ("source_vocabulary", "target_vocabulary", "config", "origin", "progress", "averaged")  # in config.json
 
 
 def write_folder(output: str | Path, checkpoint: dict[str, Any]) -> str:
@@ -36,7 +36,7 @@ def write_folder(output: str | Path, checkpoint: dict[str, Any]) -> str:
         file.write(library.save(weights, metadata={"format": "pt"}))
     options = {
         "model_type": "convs2s",
-        "architectures": ["ConvS2S"],
+        "architectures": [type(build_model(checkpoint)).__name__],
         "format": FORMAT,
         "shared": shared,
         **{name: checkpoint[name] for name in KEPT if name in checkpoint},

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -25,6 +27,7 @@ CHANGEABLE = (
     "data.root",
     "data.prepared_dir",
     "data.test",
+    "data.metrics",
     "data.url",
     "data.sha256",
     "optimizer.anneal_after",
@@ -45,6 +48,10 @@ CHANGEABLE = (
             "device",
             "stop_signals",
             "tensorboard",
+            "validation_bleu",
+            "samples",
+            "prefetch",
+            "convolution",
         )
     ),
 )
@@ -101,7 +108,7 @@ def environment() -> dict[str, Any]:
     except (OSError, subprocess.CalledProcessError):
         revision = "unknown"
     return {
-        "command": " ".join(sys.argv),
+        "command": shlex.join(sys.argv),
         "revision": revision,
         "python": platform.python_version(),
         "torch": torch.__version__,
@@ -109,8 +116,16 @@ def environment() -> dict[str, Any]:
         "sentencepiece": sentencepiece.__version__,
         "hydra": hydra.__version__,
         "machine": platform.machine(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "processes": int(os.environ.get("WORLD_SIZE", "1")),
         "threads": torch.get_num_threads(),
     }
+
+
+def unused_options(asked: TrainConfig, used: TrainConfig) -> str:
+    """Options of a fine-tuning's command in whose place the checkpoint's stand: "model.embedding=512 (it has 256)"."""
+    before, now = (flatten(to_plain(config)) for config in (asked, used))
+    return ", ".join(f"{key}={before[key]} (it has {now[key]})" for key in before if before[key] != now[key])
 
 
 def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:

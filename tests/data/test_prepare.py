@@ -7,6 +7,7 @@ import json
 import os
 import re
 import resource
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,8 +21,10 @@ import pytest
 import convs2s.data.prepare as module
 import convs2s.data.select as selecting
 from convs2s.config import DataConfig, TextConfig, TokenizerKind
+from convs2s.data import space
 from convs2s.data.lines import read_lines
 from convs2s.data.prepare import Prepared, check_tests, prepare, split_paths
+from convs2s.data.sources import sides
 from convs2s.errors import UserError
 
 WORDS = TextConfig(kind=TokenizerKind.whitespace, joint=False)
@@ -196,6 +199,28 @@ def test_a_full_disk_leaves_the_old_corpus_intact(data: DataConfig, size: int) -
     log.clear()
     prepare(data, WORDS, 1, log)
     assert not log.built()
+
+
+def test_a_disk_without_room_is_found_out_before_the_work(data: DataConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault: hours of work before the disk is full; weights, compression or moses_bpe's words not counted."""
+    log, free = Log(), 40
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10**9, 0, free))
+    with pytest.raises(UserError, match=r"preparing writes about 0\.0 MB there, but 0\.0 MB are free; make room"):
+        prepare(data, WORDS, 1, log)
+    assert log == []
+    assert not Path(data.prepared_dir).exists()
+    free = 10**12
+    prepare(data, WORDS, 1, log)
+    assert log[0].endswith("of the 1,000,000.0 MB that are free there")
+    raw = [Path(data.root) / f"train.{language}" for language in ("de", "en")]
+    size = sum(path.stat().st_size for path in raw)
+    texts = [(sides(data, [("train.de", "train.en")]), 2.0)]
+    assert space.needed(data, WORDS, texts) == 2 * size
+    assert space.needed(replace(data, fraction=0.5), TextConfig(kind=TokenizerKind.moses_bpe), texts) == 2 * size
+    assert space.needed(replace(data, max_pairs=0), WORDS, texts) == 0
+    for path in raw:
+        path.rename(path.with_name(f"{path.name}.gz"))
+    assert space.needed(data, WORDS, [(sides(data, [("train.de", "train.en")]), 1.0)]) == 4 * size
 
 
 def test_an_interrupted_preparation_leaves_the_old_corpus_intact(

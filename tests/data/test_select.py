@@ -117,10 +117,15 @@ def test_undecodable_lines_are_skipped_and_counted_when_asked(data: DataConfig) 
     (root / "train.en").write_bytes(b"A\nmen\nB\n\xff\n")
     with pytest.raises(UserError, match=r"train\.de, line 2, byte 2: 0xe4 is not UTF-8; .* or give data\.errors=skip"):
         prepare(data, WORDS, 1, silent)
-    prepared = prepare(replace(data, errors=Errors.skip), WORDS, 1, silent)
+    skipping = replace(data, errors=Errors.skip)
+    prepared = prepare(skipping, WORDS, 1, silent)
     assert (text(prepared), text(prepared, side="target")) == (["a", "b"], ["A", "B"])
     assert prepared.train.lines.tolist() == [1, 3]
     assert dropped(prepared) == {"undecodable": 2}
+    raw = (root / "valid.de").read_bytes()
+    (root / "valid.de").write_bytes(raw + b"\xff\n")  # what is scored is never thinned out
+    with pytest.raises(UserError, match=r"valid\.de, line \d+, byte 1: 0xff is not UTF-8; .* -t UTF-8$"):
+        prepare(skipping, WORDS, 1, silent)
 
 
 @pytest.mark.parametrize("options", [{"valid_fraction": 0.2}, {"valid_every": 5}])

@@ -28,7 +28,7 @@ from convs2s.interop import fairseq_py
 from convs2s.model import ConvS2S
 from convs2s.search.beam import beam_search
 from convs2s.training.checkpoint import build_model, build_tokenizers
-from convs2s.training.loop import padded_left
+from convs2s.training.validation import padded_left
 
 
 def text(layers: Layers) -> str:
@@ -106,7 +106,8 @@ def test_first_release(tmp_path: Path) -> None:
 
 
 def test_forms_of_weights_and_settings(tmp_path: Path) -> None:
-    """Fault: half precision, removed or renamed weight normalisation, or settings of OmegaConf change the model."""
+    """Fault: half precision, removed or renamed weight normalisation, a wrapping for several GPUs, or settings of
+    OmegaConf change the model."""
     encoder, decoder = [(6, 3)], [(6, 3)]
     state = random_state(encoder, decoder, [True])
     plain = {name: tensor for name, tensor in state.items() if not name.endswith(("weight_g", "weight_v"))}
@@ -126,11 +127,16 @@ def test_forms_of_weights_and_settings(tmp_path: Path) -> None:
         "new names": {"args": None, "cfg": tree, "model": renamed},
         "omegaconf": {"args": None, "cfg": OmegaConf.create(tree), "model": state},
         "half": {"args": None, "cfg": tree, "model": {name: tensor.half() for name, tensor in state.items()}},
+        "several GPUs": {
+            "args": settings(encoder, decoder, left_pad_source=True),
+            "model": {f"module.{name}": tensor for name, tensor in state.items()},
+        },
     }
     for name, content in variants.items():
         folder = save(tmp_path / name, state, None)
         torch.save(content, folder / "model.pt")
         model = build_model(convert_saved(folder))
+        assert model.config.target_padding is TargetPadding.right  # their decoder has a version
         used = {key: tensor.float() for key, tensor in content["model"].items()} if name == "half" else state
         check_logits(model, used, encoder, decoder, masked=True, left=False)
 
@@ -166,20 +172,45 @@ def test_what_is_no_fconv_model_is_refused(change: State, message: str, tmp_path
         convert_saved(folder)
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("-inf")])
+def test_weights_that_are_no_numbers_are_refused(value: float, tmp_path: Path) -> None:
+    """Fault: a model whose training diverged, or a damaged one, is converted, and translates everything to nothing."""
+    state = random_state([(6, 3)], [(6, 3)], [True])
+    state["decoder.fc2.bias"][1] = value
+    folder = save(tmp_path, state, settings([(6, 3)], [(6, 3)]))
+    with pytest.raises(UserError, match=r"model\.pt: decoder\.out_embed_proj\.bias holds values that are not numbers"):
+        convert_saved(folder)
+
+
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
         ("a 1\nb 2\n", "2 words and 4 specials"),
         ("a 1\nb\n", "line 2"),
         ("a 1\nb x\n", "line 2"),
+        (
+            "a 1\n\xfc 1\n",
+            r"line 2, byte 1: 0xfc is not UTF-8; convert .* LATIN1 -t UTF-8$",
+        ),
     ],
 )
 def test_a_dictionary_that_does_not_fit_is_refused(lines: str, message: str, tmp_path: Path) -> None:
     """Fault: words and rows of the embeddings are shifted against each other."""
     folder = save(tmp_path, random_state([(6, 3)], [(6, 3)], [True]), settings([(6, 3)], [(6, 3)]))
-    (folder / "dict.de.txt").write_text(lines)
+    (folder / "dict.de.txt").write_text(lines, "latin-1")
     with pytest.raises(UserError, match=message):
         convert_saved(folder)
+
+
+def test_a_word_that_stands_twice_in_a_dictionary(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Fault: the word gets the row that its own program no longer reads, rows shift, or nobody is told."""
+    folder = save(tmp_path, random_state([(6, 3)], [(6, 3)], [True]), settings([(6, 3)], [(6, 3)]))
+    lines = (folder / "dict.de.txt").read_text().splitlines()
+    lines[2] = lines[0]
+    (folder / "dict.de.txt").write_text("".join(f"{line}\n" for line in lines))
+    tokenizer = build_tokenizers(convert_saved(folder)).source
+    assert "dict.de.txt, line 3: 'word0' stood in line 1 already" in capsys.readouterr().err
+    assert tokenizer.encode(["word0 word1 word3"]) == [[6, 5, 7]]
 
 
 @pytest.mark.parametrize(

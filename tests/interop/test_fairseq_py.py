@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from fairseq_files import OURS, THEIRS, convert
-from helpers import GOLDEN, gradients
+from helpers import GOLDEN, gradients, rounding
 from torch import Tensor
 
 from convs2s.config import (
@@ -86,12 +86,19 @@ def test_logits_loss_and_attention_of_the_last_vintage(tmp_path: Path) -> None:
         torch.testing.assert_close(loss, golden[f"{expected}/nll_sum"].double(), rtol=1e-6, atol=0)
 
 
-def test_float32_logits_are_within_rounding(tmp_path: Path) -> None:
-    """Fault: weights lose precision on the way (half precision, a gain recomputed in float32)."""
-    golden = arrays("std")
-    model = build_model(convert_golden("std", tmp_path))
-    logits = model.logits(ids(golden["b1/src_tokens"]), ids(golden["b1/prev_output_tokens"]))
-    torch.testing.assert_close(logits, golden["b1/logits"][..., THEIRS[: logits.shape[-1]]], rtol=1e-6, atol=1e-5)
+@pytest.mark.parametrize(("name", "batches"), [("std", ["b1"]), ("legacy_v2", [f"s{n}" for n in range(10)])])
+def test_float32_logits_are_within_rounding(name: str, batches: list[str], tmp_path: Path) -> None:
+    """Fault: weights lose precision on the way (half precision, a gain recomputed in float32).
+
+    That program's own float32 is up to 8.6e-6 off the exact logits of its weights, as the other tests show in float64;
+    ours, which sum in another order, are up to 1.3e-5 off them.
+    """
+    golden = arrays(name)
+    model = build_model(convert_golden(name, tmp_path))
+    for batch in batches:
+        logits = model.logits(ids(golden[f"{batch}/src_tokens"]), ids(golden[f"{batch}/prev_output_tokens"]))
+        wanted = golden[f"{batch}/logits"][..., THEIRS[: logits.shape[-1]]]
+        torch.testing.assert_close(logits, wanted, rtol=0, atol=4 * rounding(wanted))
 
 
 def test_gradients_of_the_last_vintage(tmp_path: Path) -> None:
@@ -121,7 +128,7 @@ def test_logits_of_version_2(tmp_path: Path) -> None:
         )
         logits = model.logits(source, target_input)
         wanted = golden[f"s{number}/logits"][..., THEIRS[: logits.shape[-1]]].double()
-        torch.testing.assert_close(logits, wanted, rtol=1e-6, atol=1e-5)
+        torch.testing.assert_close(logits, wanted, rtol=0, atol=1e-5)
         loss = model.loss(source, target_input, target)
         torch.testing.assert_close(loss, golden[f"s{number}/nll_sum"].double(), rtol=2e-6, atol=0)
 

@@ -11,10 +11,21 @@ import pytest
 import tiny
 import torch
 from helpers import small_config
+from runs import tiny_config, trained
 
-from convs2s.config import ConvertConfig, DataConfig, Destination, Origin, TextConfig, TrainConfig, to_plain
+from convs2s.config import (
+    ConvertConfig,
+    DataConfig,
+    Destination,
+    Origin,
+    SearchConfig,
+    TextConfig,
+    TrainConfig,
+    to_plain,
+)
 from convs2s.data.storage import sha256
 from convs2s.errors import UserError
+from convs2s.evaluation.evaluate import evaluate_split
 from convs2s.model import ConvS2S
 from convs2s.text.tokenizer import Tokenizers, train_tokenizers
 from convs2s.training.checkpoint import build_model, build_tokenizers, load, save
@@ -177,19 +188,47 @@ def test_the_card_holds_the_records_and_nothing_else(tmp_path: Path) -> None:
     (run / "environment.json").write_text(json.dumps({"command": "train.py x=1", "torch": "2.13", "data": manifest}))
     (run / "evaluation").mkdir()
     score = {"score": 33.333, "signature": "nrefs:1|case:mixed"}
-    mine = {"split": "test", "bleu": score, "search": {"beam": 5}, "checkpoint": {"sha256": sha256(path)}}
+    search = {"beam": 5, "workers": 4, "unknown": {"replace": True}}  # as many processes give the same
+    mine = {"split": "test", "bleu": score, "sentences": 1000, "search": search, "checkpoint": {"sha256": sha256(path)}}
     others = mine | {"bleu": {"score": 99.9, "signature": "s"}, "checkpoint": {"sha256": "b" * 64}}
     (run / "evaluation" / "test.json").write_text(json.dumps(mine))
     (run / "evaluation" / "test.last.json").write_text(json.dumps(others))
     (run / "evaluation" / "torn.json").write_text("{")
     convert(ConvertConfig(model_=str(path), to=Destination.huggingface, output=str(folder)))
     card = (folder / "README.md").read_text(encoding="utf-8")
-    assert "| test | BLEU 33.33 | `nrefs:1|case:mixed` | beam 5 |" in card
+    assert r"| test, 1,000 sentences | BLEU 33.33 | `nrefs:1\|case:mixed` | beam 5, unknown.replace True |" in card
     assert "99.9" not in card
     assert "28,000 of 29,000 pairs (dropped: 1,000 long)" in card
     assert f"train.de, SHA-256 `{'a' * 64}`" in card
     assert "- command: `train.py x=1`" in card
     assert "52 and 46 pieces" in card
+
+
+def test_the_card_of_a_run(tmp_path: Path) -> None:
+    """Fault: what training and evaluation write down is not what the card looks for, and reads "not recorded"."""
+    config = tiny_config(tmp_path, model__dropout_hidden=0.3)
+    saved = trained(config)
+    best = tmp_path / "run" / "checkpoints" / "best.pt"
+    report = evaluate_split(best, "test", SearchConfig(beam=2, max_length=9, unkpen=0.5))
+    convert(ConvertConfig(model_=str(best), to=Destination.huggingface, output=str(tmp_path / "folder")))
+    card = (tmp_path / "folder" / "README.md").read_text(encoding="utf-8")
+    gaps = [line.partition(":")[0] for line in card.splitlines() if "not recorded" in line and line.startswith("-")]
+    assert gaps == []
+    assert f"- {sum(weight.numel() for weight in saved['model'].values()):,} parameters" in card
+    for split, pairs in (("train", 50), ("valid", 12)):
+        assert f"- {split}: {pairs} of {pairs} pairs (dropped: none)" in card
+        for language in ("a", "b"):
+            digest = sha256(tmp_path / "raw" / f"{split}.{language}")
+            assert f"- {split} file {split}.{language}, SHA-256 `{digest}`" in card
+    assert f"after update {load(best)['progress']['update']}" in card
+    assert "dropout source 0.2, target 0.2, hidden 0.3, output 0.2" in card
+    assert "processes: 1;" in card
+    bleu = report["bleu"]
+    settings = "beam 2, lenpen 1.0, unkpen 0.5, max_length 9"
+    signature = bleu["signature"].replace("|", r"\|")
+    assert f"| test, 5 sentences | BLEU {bleu['score']:.2f} | `{signature}` | {settings} |" in card
+    assert "- command: `" in card
+    assert card.startswith("---\nlibrary_name: convs2s\ntags:\n- convs2s\n")  # "a" and "b" are no languages
 
 
 def test_nothing_to_convert_is_said(tmp_path: Path) -> None:

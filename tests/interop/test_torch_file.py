@@ -215,6 +215,16 @@ def test_compressed_archives_are_refused(tmp_path: Path) -> None:
         TorchFile(tmp_path / "bomb.pt")
 
 
+def test_a_flipped_bit_is_noticed(tmp_path: Path) -> None:
+    """Fault: the archive's checksums are not looked at, and one weight of a model is silently another."""
+    torch.save({"x": torch.arange(1000.0)}, tmp_path / "file.pt")
+    content = bytearray((tmp_path / "file.pt").read_bytes())
+    content[content.index(struct.pack("<f", 500.0))] ^= 1
+    (tmp_path / "file.pt").write_bytes(content)
+    with pytest.raises(UserError, match=r"file\.pt: .*data/0 is damaged: it does not have its checksum"):
+        TorchFile(tmp_path / "file.pt")
+
+
 def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
     """Fault: a wrong path ends in a traceback."""
     with pytest.raises(UserError, match="model="):

@@ -313,6 +313,7 @@ def test_lines_are_split_at_the_best_place() -> None:
     assert split_line(text, fits(33)) == ["Eins zwei drei.", "Vier, fünf sechs! Sieben acht"]
     assert split_line("a b, c d e", fits(6)) == ["a b,", "c d e"]
     assert split_line("abcdefgh", fits(3)) == ["ab", "cd", "ef", "gh"]
+    assert max(map(len, split_line("x" * 200_000, fits(1000)))) <= 1000
     for limit in range(1, 40):
         parts = split_line(text, fits(limit))
         assert all(len(part) <= limit for part in parts)
@@ -325,6 +326,8 @@ def test_long_lines_are_cut_by_option() -> None:
     lines = ["rot", " ".join(parts), "hund"]
     with pytest.raises(UserError, match=r"line 2: .*long_lines=cut"):
         translate(lines)
+    with pytest.raises(UserError, match="line 1: 500001 pieces"):
+        translate(["m " * 500_000])
     config = SearchConfig(beam=2, nbest=2, max_length=6, long_lines=LongLines.cut)
     results = translate(lines, config)
     single = translate(parts, config)
