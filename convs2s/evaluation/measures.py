@@ -26,6 +26,7 @@ class Measured:
     test: str  # test set and direction; "" for the validation perplexity, which belongs to the data
     report: str  # file of evaluation/ without its suffix; "" for metrics.jsonl
     facts: dict[str, str]  # conditions
+    training: str  # equal for seeds of the same training
     signature: str = ""
 
 
@@ -55,16 +56,17 @@ class Group:
 def measurements(run: RunRecord) -> list[Measured]:
     """Every figure of a run: its best validation perplexity, and the scores of its reports that METRICS knows."""
     facts = training_facts(run.config, len(run.epochs))
+    training = json.dumps(what_counts(run.config), sort_keys=True)
     found = []
     if run.epochs:
-        found.append(Measured(run, VALIDATION, min(run.perplexities().values()), "", "", facts))
+        found.append(Measured(run, VALIDATION, min(run.perplexities().values()), "", "", facts, training))
     for name, report in run.reports.items():
         conditions = facts | report_facts(report)
         for metric in METRICS:
             if (value := score(report.get(metric))) is not None:
                 signature = report[metric].get("signature", "") if isinstance(report[metric], dict) else ""
                 test = test_set(run.config, report)
-                found.append(Measured(run, metric, value, test, name, conditions, str(signature)))
+                found.append(Measured(run, metric, value, test, name, conditions, training, str(signature)))
     return found
 
 
@@ -79,10 +81,9 @@ def grouped(measured: Iterable[Measured]) -> list[Group]:
 
     Raises UserError where two runs are the same seed: they are no two samples of anything.
     """
-    groups: dict[str, list[Measured]] = {}
+    groups: dict[tuple[str, ...], list[Measured]] = {}
     for one in measured:
-        key = json.dumps([what_counts(one.run.config), one.report, one.metric, one.test], sort_keys=True)
-        groups.setdefault(key, []).append(one)
+        groups.setdefault((one.training, one.report, one.metric, one.test), []).append(one)
     for members in groups.values():
         seeds: dict[int, RunRecord] = {}
         for member in members:
