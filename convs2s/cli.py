@@ -17,7 +17,7 @@ from dataclasses import MISSING as NO_DEFAULT
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, cast
 
 import hydra
 from hydra.core.config_store import ConfigStore
@@ -113,6 +113,10 @@ def register(schema: type[Any], config_name: str) -> None:
 
 def plain(schema: type[C], composed: DictConfig) -> C:
     """The composed configuration as the dataclass tree; UserError where a value must be given."""
+    if (
+        OmegaConf.get_type(composed) is not schema
+    ):  # from a run's own config.yaml: --config-dir RUN --config-name config
+        composed = cast(DictConfig, OmegaConf.merge(OmegaConf.structured(schema), composed))
     missing = sorted(OmegaConf.missing_keys(composed))
     if missing:
         name = missing[0].removesuffix("_")
@@ -211,5 +215,7 @@ def show(value: Any) -> str:
     if is_dataclass(value):
         return "{" + ", ".join(f"{field.name}: {show(getattr(value, field.name))}" for field in fields(value)) + "}"
     if isinstance(value, list):
+        if value and isinstance(value[0], Enum):
+            return f"[{', '.join(item.value for item in value)}] ({'|'.join(one.value for one in type(value[0]))})"
         return "[" + ", ".join(show(item) for item in value) + "]"
     return str(value)

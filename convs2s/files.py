@@ -33,6 +33,12 @@ def atomic(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
         temporary.unlink(missing_ok=True)
 
 
+def remove_leftovers(folder: Path) -> None:
+    """Remove what processes that died in ``atomic`` left in ``folder``; for folders that nobody else writes now."""
+    for path in folder.glob(".*.tmp"):
+        path.unlink(missing_ok=True)
+
+
 def sync_folder(folder: Path) -> None:
     """Make a rename in ``folder`` survive a crash of the machine."""
     descriptor = os.open(folder, os.O_RDONLY)

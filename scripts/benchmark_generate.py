@@ -20,7 +20,8 @@ from convs2s.data.lines import read_lines
 from convs2s.errors import UserError
 from convs2s.evaluation.models import load_models
 from convs2s.files import atomic
-from convs2s.model import ConvS2S
+from convs2s.model import Seq2Seq
+from convs2s.model import build as build_model
 from convs2s.search.benchmark import Speed, as_json, measure, random_sources, spread
 from convs2s.text.tokenizer import Tokenizers
 from convs2s.text.vocabulary import EOS
@@ -53,19 +54,19 @@ def main(config: BenchmarkGenerateConfig) -> None:
             file.write("\n")
 
 
-def build(config: BenchmarkGenerateConfig, precision: SearchPrecision) -> tuple[ConvS2S, Tokenizers | None]:
+def build(config: BenchmarkGenerateConfig, precision: SearchPrecision) -> tuple[Seq2Seq, Tokenizers | None]:
     if config.checkpoint is not None:
         models, tokenizers = load_models([config.checkpoint], config.device, precision)
         return models[0], tokenizers
     if len(config.vocabulary) != 2:
         raise UserError(f"vocabulary={config.vocabulary}: give two sizes, of source and target")
     torch.manual_seed(1)
-    model = ConvS2S(config.model, *config.vocabulary).eval().to(resolve_device(config.device))
+    model = build_model(config.model, *config.vocabulary).eval().to(resolve_device(config.device))
     model.fold(precision)
     return model, None
 
 
-def read_sources(config: BenchmarkGenerateConfig, tokenizers: Tokenizers | None, model: ConvS2S) -> list[list[int]]:
+def read_sources(config: BenchmarkGenerateConfig, tokenizers: Tokenizers | None, model: Seq2Seq) -> list[list[int]]:
     if config.input is None:
         return random_sources(config.sentences, model.source_vocabulary)
     if tokenizers is None:

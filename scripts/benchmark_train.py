@@ -1,7 +1,9 @@
 """Measure training: python scripts/benchmark.py train output=FILE
 
 For each model and precision: target tokens a second on a synthetic batch without padding, the machine's matrix product
-rate in the same run (the yardstick), tokens a second per unit of it, the share of it that is reached, peak memory.
+rate in the same run (the yardstick), tokens a second per unit of it, the share of it that is reached, peak memory
+(of the process so far: one model and precision a run gives its own). A batch of 4,000 target tokens of the paper's
+en-de model: models=[en_de_paper] sentences=160
 """
 
 from __future__ import annotations
@@ -17,13 +19,14 @@ from convs2s.cli import CONFIGS, run
 from convs2s.config import BenchmarkTrainConfig, ModelConfig, from_plain
 from convs2s.errors import UserError
 from convs2s.files import atomic
-from convs2s.model import ConvS2S
+from convs2s.model import build
 from convs2s.training.benchmark import Shape, measure
 from convs2s.training.distributed import resolve_device
 
 # The shapes on which peers were measured; file in configs/model, sentences, vocabularies.
 MODELS = {
     "iwslt": ("base", 128, (7072, 5208)),
+    "lstm_attention": ("lstm_attention", 128, (7072, 5208)),
     "en_de_paper": ("en_de", 96, (40000, 40000)),
     "en_de_release": ("en_de_release", 96, (40000, 40000)),
 }
@@ -40,14 +43,15 @@ def main(config: BenchmarkTrainConfig) -> None:
         options = yaml.safe_load((CONFIGS / "model" / f"{file}.yaml").read_text("utf-8"))
         for precision in config.precisions:
             torch.manual_seed(1)
-            model = ConvS2S(from_plain(ModelConfig, {**options, "dropout": 0.2}), *vocabularies).to(device)
+            model = build(from_plain(ModelConfig, {**options, "dropout": 0.2}), *vocabularies).to(device)
             shape = Shape(config.sentences or sentences, config.length, config.length, vocabularies)
-            row = measure(name, model, shape, precision, device, config.repeat)
+            row = measure(name, model, shape, precision, device, config.repeat, config.convolution)
             rows.append(asdict(row))
             print(
                 f"{name} · {row.precision} · {row.parameters:,} parameters · {row.tokens_per_second:,.0f} tokens/s · "
                 f"yardstick {row.yardstick_gflops:.1f} GFLOP/s · {row.tokens_per_second_per_gflops:.2f} tokens/s per "
-                f"GFLOP/s · share {row.peak_share:.2f} · {row.peak_gib:.2f} GiB",
+                f"GFLOP/s · share {row.peak_share:.2f} · {row.peak_gib:.2f} GiB · padding {row.padding_share:.1%} · "
+                f"{row.convolution}",
                 flush=True,
             )
     if config.output is not None:

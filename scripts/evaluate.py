@@ -1,31 +1,97 @@
 """Score a checkpoint: python scripts/evaluate.py checkpoint=runs/quickstart/checkpoints/best.pt split=test
 
-Writes translations/ and evaluation/ in the run's directory, or in output=.
+Writes translations/ and evaluation/ in the run's directory, or in output=. checkpoint=[FILE,FILE] scores several models
+that vote, hypotheses=FILE reference=FILE translations that exist already, whoever made them, and
+systems=[FILE,FILE] reference=FILE tells whether several such files differ by more than chance.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 from convs2s.cli import run
-from convs2s.config import EvaluateConfig
+from convs2s.config import DataConfig, EvaluateConfig
 from convs2s.errors import UserError
-from convs2s.evaluation.evaluate import evaluate_split, summary
-from convs2s.training.distributed import resolve_device
+from convs2s.evaluation.evaluate import evaluate_file, evaluate_split, show
+from convs2s.evaluation.models import checkpoint_paths
+from convs2s.evaluation.systems import compare_systems, markdown, systems_option
+
+EXISTING = ("hypotheses", "systems")  # text that exists already: no model is at hand
 
 
 def main(config: EvaluateConfig) -> None:
-    if (config.source is None) != (config.reference is None):
+    given = [name for name in ("checkpoint", *EXISTING) if getattr(config, name) is not None]
+    if not given:
+        raise UserError("checkpoint must be given: add checkpoint=VALUE to the command (or hypotheses=, or systems=)")
+    if len(given) > 1:
+        raise UserError(f"{given[0]}= and {given[1]}= do not go together: give what to score once")
+    refuse_what_does_not_fit(config, given[0])
+    references = [] if config.reference is None else files("reference", config.reference)
+    metrics = DataConfig().metrics if config.metrics is None else config.metrics
+    if config.systems is not None:
+        report = compare_systems(
+            systems_option(config.systems),
+            references,
+            metrics=metrics,
+            samples=config.samples,
+            trials=config.trials,
+            seed=config.seed,
+            language=config.language,
+            segmented=config.segmented,
+            output=config.output,
+        )
+        print(markdown(report), end="")
+        if "report" in report:
+            print(f"\n{report['report']}")
+    elif config.hypotheses is not None:
+        report = evaluate_file(
+            config.hypotheses,
+            references,
+            metrics=metrics,
+            source=config.source,
+            output=config.output,
+            language=config.language,
+            segmented=config.segmented,
+        )
+        show(report)
+    else:
+        report = evaluate_split(
+            checkpoint_paths(config.checkpoint),
+            config.split,
+            config.search,
+            metrics=config.metrics,
+            output=config.output,
+            device=config.device,
+            root=config.root,
+            files=None if config.source is None else [config.source, *references],
+            language=config.language,
+        )
+        show(report)
+
+
+def refuse_what_does_not_fit(config: EvaluateConfig, what: str) -> None:
+    """Options that would be ignored: the user means something that this command does not do."""
+    plain = EvaluateConfig()
+    only = {"samples": "systems", "trials": "systems", "seed": "systems", "segmented": "hypotheses"}
+    only |= dict.fromkeys(("split", "root", "device", "search"), "checkpoint")
+    for name, owner in only.items():
+        fits = what == owner or (name == "segmented" and what == "systems")
+        if not fits and getattr(config, name) != getattr(plain, name):
+            raise UserError(f"{name}= is for {owner}=, not for {what}=: leave it out")
+    if what == "systems" and config.source is not None:
+        raise UserError("source= is for checkpoint= and hypotheses=, not for systems=: leave it out")
+    if what in EXISTING and config.reference is None:
+        raise UserError(f"{what}= needs reference=: add reference=FILE to the command")
+    if what == "checkpoint" and (config.source is None) != (config.reference is None):
         raise UserError("source= and reference= belong together: give both, or neither to score split=")
-    files = None if config.source is None or config.reference is None else (config.source, config.reference)
-    report = evaluate_split(
-        config.checkpoint,
-        config.split,
-        config.search,
-        output=config.output,
-        device=resolve_device(config.device),
-        root=config.root,
-        files=files,
-    )
-    print(summary(report))
+
+
+def files(name: str, value: Any) -> list[str]:
+    """name=FILE or name=[FILE,FILE,...] as a list."""
+    found = [value] if isinstance(value, str) else value
+    if not isinstance(found, list) or not found or not all(isinstance(path, str) and path for path in found):
+        raise UserError(f"{name}={value}: give a file, or several as {name}=[FILE,FILE]")
+    return found
 
 
 if __name__ == "__main__":

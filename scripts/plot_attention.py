@@ -1,36 +1,120 @@
-"""Draw the attention of each decoder layer: python scripts/plot_attention.py checkpoint=FILE input=FILE output=FOLDER
+"""Show where the decoder looks: python scripts/plot_attention.py checkpoint=FILE input=FILE 'formats=[png,html]'
 
-Each line is translated; line N's picture is FOLDER/lineN.png, one panel for each layer that attends and one for their
-average, source pieces across, target pieces down. Needs the extra "plot".
+Each line is translated (or target= given) and its attention written to output=, by default attention/ in the
+checkpoint's run directory: a panel for each decoder layer that attends and one for their average, source across,
+target down. Pictures need the extra "plot".
+
+    lineN.png, .svg, .pdf     a picture of line N
+    lineN.json                {"line": N, "text": the translation, "layers": [1, 2, ...],
+                              "source": [S pieces], "target": [T pieces], both with </s>,
+                              "attention": [layer][T][S], "average": [T][S],
+                              "source_words": [S' words], "target_words": [T' words], "words": [T'][S'] of the average}
+    attention.html, ...       pages of 100 lines, with the map of words and all panels
+    words.tsv                 line, target word, the source words that it used with their shares
+    alignment.json            with alignment=: {"layer 1": {"hits", "error_rate", ...}, ..., "average": {...}}
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeVar
 
 from convs2s.cli import run
-from convs2s.config import PlotAttentionConfig
+from convs2s.config import PictureFormat, PlotAttentionConfig
+from convs2s.data.lines import read_lines
+from convs2s.errors import UserError
+from convs2s.evaluation.alignment_error import Comparison
+from convs2s.evaluation.attention import Attention, Reader
+from convs2s.evaluation.attention_page import PAGE, file_name, page
 from convs2s.evaluation.attention_picture import draw
 from convs2s.evaluation.models import load_models
+from convs2s.files import atomic
+from convs2s.search.lexicon import Links, read_links
 from convs2s.search.streams import read_input
-from convs2s.search.translate import translate_lines
-from convs2s.text.vocabulary import EOS, SPECIALS
+
+T = TypeVar("T")
+PICTURES = (PictureFormat.png, PictureFormat.svg, PictureFormat.pdf)
 
 
 def main(config: PlotAttentionConfig) -> None:
-    models, tokenizers = load_models([config.checkpoint], config.device, config.search.precision)
+    if config.alignment is not None and config.target is None:
+        raise UserError("alignment= is that of a given translation: give target=, too")
+    folder = Path(config.checkpoint).parent.parent / "attention" if config.output is None else Path(config.output)
+    (model,), tokenizers = load_models([config.checkpoint], config.device, config.search.precision)
     lines = list(read_input(config.input))
-    attends = models[0].config.decoder.attending()
-    numbers = [number for number, attend in enumerate(attends, start=1) if attend]
-    results = translate_lines(models, tokenizers, lines, config.search, name=config.input, attention=True, layers=True)
-    for number, (line, (best, *_)) in enumerate(zip(lines, results, strict=True), start=1):
-        if best.hypothesis is None or best.hypothesis.layers is None:
-            continue  # a blank line
-        path = Path(config.output) / f"line{number}.{config.format.value}"
-        source = [*tokenizers.source.pieces(line), SPECIALS[EOS]]
-        target = [tokenizers.target.symbols[i] for i in best.hypothesis.ids]
-        draw(path, source, target, best.hypothesis.layers.float().numpy(), numbers)
-        print(f"{path}: {best.text}")
+    reader = Reader(model, tokenizers)
+    if config.target is None:
+        found = reader.found(lines, config.search, config.input)
+    else:
+        targets = same_length(list(read_lines(config.target)), lines, config.target)
+        found = reader.given(lines, targets, config.input)
+    links: list[Links] = []
+    if config.alignment is not None:
+        links = same_length(list(read_links(config.alignment)), lines, config.alignment)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"output={folder}: {error.strerror}; give another folder") from error
+
+    comparison = Comparison(config.alignment or "")
+    kept: list[Attention] = []
+    for attention in shown(found):
+        for kind in config.formats:
+            path = folder / f"line{attention.line}.{kind.value}"
+            if kind in PICTURES:
+                draw(path, attention.source.pieces, attention.target.pieces, attention.weights, attention.layers)
+            elif kind is PictureFormat.json:
+                write_json(path, attention.as_json())
+        if {PictureFormat.html, PictureFormat.tsv} & set(config.formats):
+            kept.append(attention)
+        if links:
+            comparison.add(attention, links[attention.line - 1])
+    if PictureFormat.html in config.formats:
+        write_pages(folder, kept, f"Attention of {config.checkpoint}")
+    if PictureFormat.tsv in config.formats:
+        write_words(folder / "words.tsv", kept)
+    if links:
+        print("\n".join(comparison.lines()))
+        write_json(folder / "alignment.json", comparison.as_json())
+    print(f"{folder}: {', '.join(kind.value for kind in config.formats)} of {len(lines)} lines")
+
+
+def shown(found: Iterator[Attention | None]) -> Iterator[Attention]:
+    """Every line that has words, and its translation on the terminal."""
+    for attention in found:
+        if attention is not None:
+            print(f"{attention.line}: {attention.text}")
+            yield attention
+
+
+def same_length(values: list[T], lines: list[str], name: str) -> list[T]:
+    if len(values) != len(lines):
+        raise UserError(f"{name} has {len(values):,} lines, input= has {len(lines):,}: give one for each")
+    return values
+
+
+def write_json(path: Path, content: object) -> None:
+    with atomic(path) as file:
+        json.dump(content, file, ensure_ascii=False)
+        file.write("\n")
+
+
+def write_pages(folder: Path, kept: list[Attention], title: str) -> None:
+    pages = max(1, -(-len(kept) // PAGE))
+    for number in range(1, pages + 1):
+        with atomic(folder / file_name(number)) as file:
+            file.write(page(kept[(number - 1) * PAGE : number * PAGE], title, number, pages))
+
+
+def write_words(path: Path, kept: list[Attention]) -> None:
+    with atomic(path) as file:
+        file.write("line\ttarget word\tsource words\n")
+        for attention in kept:
+            for word, used in zip(attention.target.words, attention.used(), strict=True):
+                listed = ", ".join(f"{name} {share:.2f}" for name, share in used)
+                file.write(f"{attention.line}\t{word}\t{listed}\n")
 
 
 if __name__ == "__main__":

@@ -18,10 +18,10 @@ from tqdm import tqdm
 from convs2s.cli import run
 from convs2s.config import TranslateConfig
 from convs2s.errors import UserError
-from convs2s.evaluation.models import checkpoint_paths, load_models
+from convs2s.evaluation.models import block_size, checkpoint_paths, load_models, load_translator
 from convs2s.search.output import HEADER, open_attention, output_lines
 from convs2s.search.streams import open_output, read_blocks
-from convs2s.search.translate import CHUNK, Block, Translation, Translator, Warner, to_stderr, translate_blocks
+from convs2s.search.translate import Block, Translation, Translator, Warner, to_stderr, translate_blocks
 from convs2s.search.workers import translate_in_workers
 
 
@@ -44,7 +44,7 @@ def main(config: TranslateConfig) -> None:
             opened = open_attention(config.attention, tokenizers, config.attention_layers)
             write_attention = stack.enter_context(opened)
         kept: list[str] = []  # source lines that are waiting for their translation
-        lines: Iterable[list[str]] = read_blocks(config.input, block_size(config, terminal))
+        lines: Iterable[list[str]] = read_blocks(config.input, 1 if terminal else block_size(config.search))
         lines = remember(prompted(lines) if terminal else lines, kept if write_attention else None)
         warner = Warner(name)
         if config.search.workers > 1:
@@ -62,17 +62,9 @@ def main(config: TranslateConfig) -> None:
 
 
 def translator(config: TranslateConfig, paths: Sequence[str], name: str) -> Translator:
-    models, tokenizers = load_models(paths, config.device, config.search.precision)
-    layers = config.attention_layers and config.attention is not None
     attention = config.attention is not None
-    return Translator(models, tokenizers, config.search, name=name, attention=attention, layers=layers)
-
-
-def block_size(config: TranslateConfig, terminal: bool) -> int:
-    """Lines to sort and translate together: one at a terminal, fewer where they are shared among workers."""
-    if terminal:
-        return 1
-    return CHUNK if config.search.workers == 1 else min(CHUNK, 8 * config.search.batch_size)
+    layers = config.attention_layers and attention
+    return load_translator(paths, config.device, config.search, name=name, attention=attention, layers=layers)
 
 
 def forgiving(ready: Translator) -> Callable[[Sequence[str], int], Block]:

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 import torch
+from absl import logging as absl_logging
 from hypothesis import HealthCheck, settings
+
+# Hydra closes the streams of all log handlers. absl (tensorboard, rouge-score) has one, opened on what pytest captures:
+# pytest itself would break.
+absl_logging.get_absl_handler().python_handler.stream = sys.__stderr__
 
 settings.register_profile(
     "repeatable",

@@ -18,6 +18,13 @@ class Errors(str, Enum):
     skip = "skip"
 
 
+class Metric(str, Enum):
+    bleu = "bleu"
+    chrf = "chrf"
+    ter = "ter"
+    rouge = "rouge"
+
+
 @dataclass
 class ExtraConfig:
     files: list[str] = option(MISSING, "source file, target file, as data.train")
@@ -66,6 +73,11 @@ class DataConfig:
     )
     test: dict[str, list[str]] = option(
         {}, "test splits by name: {test: [source, target], ...}; the first is scored after training"
+    )
+    metrics: list[Metric] = option(
+        [Metric.bleu, Metric.chrf, Metric.ter],
+        "what splits are scored by: bleu (also the paper's, over Moses words; extra: paper), chrf, ter, rouge "
+        "(summaries; extra: rouge)",
     )
     url: str | None = option(None, "where missing raw files are fetched: url + file name")
     sha256: dict[str, str] = option({}, "SHA-256 of raw files by name; a file that differs is refused")

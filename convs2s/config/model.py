@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from enum import Enum
+from functools import reduce
 
 from convs2s.config.base import MISSING, group, option
 from convs2s.errors import UserError
+
+
+class Architecture(str, Enum):
+    convs2s = "convs2s"
+    lstm_attention = "lstm_attention"
 
 
 class SourcePadding(str, Enum):
@@ -43,6 +50,18 @@ RESIDUALS = (
     "null: 1 everywhere (PyTorch release: third number of a layer)"
 )
 
+RECURRENT = {  # what model.architecture=lstm_attention has no other form of
+    "encoder.positions": "false",
+    "decoder.positions": "false",
+    "encoder.residuals": "null",
+    "decoder.residuals": "null",
+    "bottleneck": "0",
+    "source_padding": "masked",
+    "target_padding": "right",
+    "attention_order": "original",
+    "encoder_gradient": "unscaled",
+}
+
 
 @dataclass
 class EncoderConfig:
@@ -73,6 +92,12 @@ class DecoderConfig:
 
 @dataclass
 class ModelConfig:
+    architecture: Architecture = option(
+        Architecture.convs2s,
+        "convs2s, or, as a contrast, lstm_attention: an LSTM in both directions that reads, one with attention above "
+        "its last layer and input feeding that writes; its layers have kernel 1, an encoder's channels are shared by "
+        "the two directions",
+    )
     embedding: int = option(256, "width of the token and position embeddings (original: -nembed)")
     output_embedding: int = option(256, "width of the layer before the output layer (original: -noutembed)")
     encoder: EncoderConfig = group(EncoderConfig)
@@ -93,7 +118,9 @@ class ModelConfig:
     dropout: float = option(0.1, "drop probability at each of the four places below, where they are null")
     dropout_source: float | None = option(None, "on the source embeddings (original: -dropout_src)")
     dropout_target: float | None = option(None, "on the target embeddings (original: -dropout_tgt)")
-    dropout_hidden: float | None = option(None, "on the input of every convolution (original: -dropout_hid)")
+    dropout_hidden: float | None = option(
+        None, "on the input of every convolution (original: -dropout_hid); lstm_attention: on every layer's output"
+    )
     dropout_output: float | None = option(None, "on the input of the output layer (original: -dropout_out)")
     source_padding: SourcePadding = option(
         SourcePadding.masked,
@@ -161,4 +188,26 @@ class ModelConfig:
         if self.share_output and self.embedding != self.output_embedding:
             raise UserError(
                 f"model.share_output=true needs model.output_embedding={self.embedding}, the width of the embeddings"
+            )
+        if self.architecture == Architecture.lstm_attention:
+            self.check_recurrent()
+
+    def check_recurrent(self) -> None:
+        """Raise UserError for options that have no meaning in a recurrent model."""
+        for name, wanted in RECURRENT.items():
+            value = json.dumps(reduce(getattr, name.split("."), self)).strip('"')
+            if value != wanted:
+                raise UserError(f"model.{name}={value} has no meaning for lstm_attention: give model.{name}={wanted}")
+        for name, side in (("encoder", self.encoder), ("decoder", self.decoder)):
+            if any(layer.kernel != 1 for layer in side.layers):
+                raise UserError(f"model.{name}.layers: a recurrent layer reads one position a step: give kernel: 1")
+            if len({layer.channels for layer in side.layers}) > 1:
+                raise UserError(f"model.{name}.layers: the layers of an lstm_attention side have equal channels")
+        if self.encoder.layers[0].channels % 2:
+            raise UserError("model.encoder.layers: two directions share the channels: give an even number")
+        attends = self.decoder.attending()
+        if sum(attends) != 1 or not attends[-1]:
+            raise UserError(
+                "model.decoder.attention: lstm_attention attends above its last layer: "
+                f"give model.decoder.attention=[{len(attends)}]"
             )

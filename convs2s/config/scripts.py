@@ -7,11 +7,11 @@ from enum import Enum
 from typing import Any
 
 from convs2s.config.base import MISSING, group, option
-from convs2s.config.data import DataConfig
+from convs2s.config.data import DataConfig, Metric
 from convs2s.config.model import ModelConfig
 from convs2s.config.search import SearchConfig, SearchPrecision
 from convs2s.config.text import TextConfig
-from convs2s.config.training import OptimizerConfig, Precision, TrainingConfig
+from convs2s.config.training import ConvolutionForm, OptimizerConfig, Precision, TrainingConfig
 
 
 @dataclass
@@ -95,11 +95,14 @@ class BenchmarkDataConfig:
 class BenchmarkTrainConfig:
     """scripts/benchmark.py train."""
 
-    models: list[str] = option(["iwslt"], "what to train: iwslt (4 + 3 layers of 256), en_de_paper, en_de_release")
+    models: list[str] = option(
+        ["iwslt"], "what to train: iwslt (4 + 3 layers of 256), lstm_attention, en_de_paper, en_de_release"
+    )
     precisions: list[Precision] = option([Precision.fp32], "fp32, bf16, fp16")
     sentences: int | None = option(None, "sentences a batch; null: 128 for iwslt, 96 for the others")
     length: int = option(25, "tokens of every source and target, </s> included")
     repeat: int = option(7, "updates that count; their median is reported")
+    convolution: ConvolutionForm = option(ConvolutionForm.auto, "as training.convolution")
     threads: int | None = option(None, "CPU threads; null: PyTorch's choice")
     device: str = option("auto", "auto, cpu, cuda or cuda:N")
     output: str | None = option(None, "also write the figures as JSON")
@@ -128,12 +131,32 @@ class BenchmarkGenerateConfig:
 class EvaluateConfig:
     """scripts/evaluate.py."""
 
-    checkpoint: str = option(MISSING, "file written by training")
+    checkpoint: Any = option(None, "model to score: file written by training; [FILE,FILE]: several that vote")
+    hypotheses: str | None = option(None, "or: file of translations to score, one a line (with reference)")
+    systems: Any = option(
+        None,
+        "or: several such files to compare with the first (with reference): [FILE,FILE]; of several seeds "
+        "'{NAME: [FILE,FILE], NAME: [FILE,FILE]}'",
+    )
     split: str = option("test", "valid, or a test split of the experiment's data")
     root: str | None = option(None, "folder of the raw files where it moved since training; null: as in training")
-    source: str | None = option(None, "own source text instead of a split (with reference)")
-    reference: str | None = option(None, "own reference text instead of a split (with source)")
-    output: str | None = option(None, "folder for translations and scores; null: the checkpoint's run directory")
+    source: str | None = option(
+        None, "own source text instead of a split (with reference); of hypotheses: for scores by its length"
+    )
+    reference: Any = option(None, "own reference text, instead of a split with source; [FILE,FILE]: several")
+    language: str | None = option(None, "target language of Moses' words for the paper's BLEU; null: the experiment's")
+    segmented: bool = option(False, "hypotheses and systems, like their reference, are words between spaces already")
+    metrics: list[Metric] | None = option(
+        None, "bleu, chrf, ter, rouge; null: the experiment's (data.metrics), and all but rouge without a checkpoint"
+    )
+    samples: int = option(1000, "systems: resamples of the paired bootstrap")
+    trials: int = option(10000, "systems: trials of the approximate randomisation")
+    seed: int = option(12345, "systems: seed of both (sacrebleu: 12345), at least 1")
+    output: str | None = option(
+        None,
+        "folder for translations and scores; null: the checkpoint's run directory, or the hypotheses' folder; scores "
+        "of systems are then printed only",
+    )
     device: str = option("auto", "auto, cpu, cuda or cuda:N")
     search: SearchConfig = group(SearchConfig)
 
@@ -184,6 +207,9 @@ class PictureFormat(str, Enum):
     png = "png"
     svg = "svg"
     pdf = "pdf"
+    html = "html"
+    json = "json"
+    tsv = "tsv"
 
 
 @dataclass
@@ -192,8 +218,18 @@ class PlotAttentionConfig:
 
     checkpoint: str = option(MISSING, "file written by training or conversion")
     input: str = option("-", "source sentences, one a line, plain or .gz; -: standard input")
-    output: str = option(MISSING, "folder for the pictures, line1.png and so on")
-    format: PictureFormat = option(PictureFormat.png, "file format of the pictures")
+    target: str | None = option(
+        None, "translations whose attention is drawn, line by line; null: those that the model finds"
+    )
+    alignment: str | None = option(
+        None, "word alignment of input and target (Pharaoh format): also say how far the attention agrees with it"
+    )
+    output: str | None = option(None, "folder to write; null: attention/ in the checkpoint's run directory")
+    formats: list[PictureFormat] = option(
+        [PictureFormat.png],
+        "png, svg, pdf: a picture a line; html: pages of 100 lines that need no network; json: the numbers, a file a "
+        "line; tsv: which source words each target word used",
+    )
     device: str = option("auto", "auto, cpu, cuda or cuda:N")
     search: SearchConfig = group(SearchConfig)
 
@@ -206,3 +242,19 @@ class AverageConfig:
         MISSING, "checkpoints of one run to average, e.g. '[runs/a/checkpoints/epoch8.pt,...]'"
     )
     output: str = option(MISSING, "where the averaged checkpoint goes, e.g. runs/a/checkpoints/average.pt")
+
+
+@dataclass
+class CompareConfig:
+    """scripts/compare.py."""
+
+    runs: list[str] = option(
+        [],
+        "run directories, folders of them, or patterns ('results/*'), e.g. '[runs/a,runs/b]'; empty: the published "
+        "figures alone",
+    )
+    output: str | None = option(None, "folder for results.md, results.csv and results.html; null: none")
+    document: str | None = option(None, "write the Markdown to this file, its charts to docs/figures beside it")
+    keep: str | None = option(
+        None, "copy the runs into this folder as results to commit: no checkpoints, no paths of this machine"
+    )

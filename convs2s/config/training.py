@@ -64,12 +64,33 @@ class Nonfinite(str, Enum):
     skip = "skip"
 
 
+class BestBy(str, Enum):
+    loss = "loss"
+    bleu = "bleu"
+
+
+class Bucketing(str, Enum):
+    original = "original"
+    tight = "tight"
+
+
+class ConvolutionForm(str, Enum):
+    auto = "auto"
+    conv1d = "conv1d"
+    product = "product"
+
+
 @dataclass
 class TrainingConfig:
     batch_tokens: int | None = option(
         4000, "cut batches so that sentences x longest side <= this (original: -maxbatch); null: by sentences"
     )
     batch_sentences: int = option(64, "sentences a batch where batch_tokens is null (original: -batchsize)")
+    bucketing: Bucketing = option(
+        Bucketing.original,
+        "sort sentences for batches by source, then target length (original), or by both alike (tight: less padding)",
+    )
+    prefetch: int = option(2, "updates whose batches a thread prepares ahead, in pinned memory for a GPU; 0: no thread")
     accumulate: int = option(1, "batches per process whose gradients are summed before an update")
     split_tokens: int | None = option(
         None, "process a batch whose sentences x longest side exceeds this in parts (paper, sec. 4.2); null: never"
@@ -79,6 +100,15 @@ class TrainingConfig:
     log_every: int = option(100, "updates between progress lines")
     save_every: int | None = option(None, "updates between checkpoints inside an epoch; null: only at its end")
     save_minutes: float | None = option(None, "minutes between checkpoints inside an epoch; null: only at its end")
+    validation_bleu: bool = option(
+        False, "translate the validation set after every epoch, with the search options in fp32, and report its BLEU"
+    )
+    best_by: BestBy = option(
+        BestBy.loss, "best.pt is the epoch of the lowest validation loss, or the highest BLEU (needs validation_bleu)"
+    )
+    samples: int = option(
+        3, "validation sentences that TensorBoard shows translated after every epoch, with their attention; 0: none"
+    )
     keep: int | None = option(None, "also keep the checkpoint of every n-th epoch; null: last and best only")
     init_from: str | None = option(
         None, "checkpoint that a new run starts from (fine-tuning): weights, tokenisers, text and model, dropout apart"
@@ -88,6 +118,11 @@ class TrainingConfig:
     )
     nonfinite: Nonfinite = option(Nonfinite.stop, "on a loss or gradient that is not finite: stop, or skip the update")
     max_skips: int = option(10, "with nonfinite=skip: stop after this many skipped updates in a row")
+    convolution: ConvolutionForm = option(
+        ConvolutionForm.auto,
+        "conv1d, product (one matrix product over the kernel's positions), or auto: conv1d for fp32 on CPUs with "
+        "AVX-512, where it was measured to be faster, else product; GPUs were not measured",
+    )
     compile: bool = option(False, "compile the model with torch.compile (minutes at the start, for long GPU runs)")
     deterministic: bool = option(False, "refuse GPU operations whose result varies between runs (CPU: never varies)")
     threads: int | None = option(None, "CPU threads per process; null: PyTorch's choice")
@@ -111,4 +146,7 @@ class TrainingConfig:
             "keep",
             "threads",
         ]
-        check_minimum("training", self, {**dict.fromkeys(counts, 1), "max_updates": 0, "max_skips": 0})
+        least_zero = dict.fromkeys(("max_updates", "max_skips", "samples", "prefetch"), 0)
+        check_minimum("training", self, {**dict.fromkeys(counts, 1), **least_zero})
+        if self.best_by == BestBy.bleu and not self.validation_bleu:
+            raise UserError("training.best_by=bleu needs training.validation_bleu=true")

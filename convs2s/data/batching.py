@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from convs2s.config import Bucketing
 from convs2s.text.vocabulary import EOS, PAD
 
 if TYPE_CHECKING:
@@ -48,15 +49,25 @@ def cut_batches(
     sentences: int,
     tokens: int | None = None,
     seed: int | None = None,
+    bucketing: Bucketing = Bucketing.original,
 ) -> Batches:
     """The training batches, shortest first (original: MaxBatchDataset.lua, torchnet/data.lua).
 
     Sentences are sorted by (source, target) length, shuffled among equals by ``seed`` (None: left in order), and cut
     into runs of ``sentences`` or, with ``tokens``, into runs as long as
     count x max(longest source, longest target) <= tokens; a longer sentence is a batch of its own.
+
+    bucketing: tight sorts by the longer side, then by the difference of both, to and fro, so that neighbours are alike
+    on both sides; the original's order has all target lengths beside each other for every source length.
     """
     count = len(source_lengths)
-    order = _sorted_by_length(source_lengths, target_lengths, seed)
+    keys = source_lengths, target_lengths
+    if bucketing == Bucketing.tight:
+        longer = np.maximum(source_lengths, target_lengths)
+        difference = source_lengths.astype(np.int32) - target_lengths
+        difference[longer % 2 == 1] *= -1
+        keys = longer, difference - difference.min(initial=0)
+    order = _sorted_by_length(*keys, seed)
     if tokens is None:
         return Batches(order, np.append(np.arange(0, count, sentences), count))
     longest = np.maximum(source_lengths, target_lengths)[order]
@@ -81,6 +92,18 @@ def _sorted_by_length(
         narrow = lengths.astype(np.uint16) if lengths.max(initial=0) < 1 << 16 else lengths
         order = order[np.argsort(narrow[order], kind="stable")]
     return order
+
+
+def padding_share(batches: Batches, source_lengths: NDArray[np.integer], target_lengths: NDArray[np.integer]) -> float:
+    """The share of padding among the positions of both sides' tensors, from 0 to 1."""
+    if len(batches) == 0:
+        return 0.0
+    starts, counts = batches.bounds[:-1], np.diff(batches.bounds)
+    real, positions = 0, 0
+    for lengths in (source_lengths, target_lengths):
+        positions += int((np.maximum.reduceat(lengths[batches.order], starts).astype(np.int64) * counts).sum())
+        real += int(lengths.sum(dtype=np.int64))
+    return 1.0 - real / positions
 
 
 def bucket_batches(
@@ -130,6 +153,11 @@ class Batch(NamedTuple):
     @property
     def sentences(self) -> int:
         return len(self.indices)
+
+    def pinned(self) -> Batch:
+        """The same in memory that a GPU reads by itself, while the program goes on."""
+        source, target_input, target = (part.pin_memory() for part in self[1:4])
+        return Batch(self.indices, source, target_input, target, self.tokens)
 
     def rows(self, start: int, stop: int) -> Batch:
         """The pairs from ``start`` to ``stop``, padded as they are here."""

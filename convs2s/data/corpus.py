@@ -152,12 +152,16 @@ def _dtype(vocabulary: int) -> str:
     return "<u2" if vocabulary <= 1 << 16 else "<i4"
 
 
-def check_lengths(corpus: Corpus, limit: int, source: Text, target: Text) -> None:
+def check_lengths(corpus: Corpus, limit: int, source: Text, target: Text, target_limit: int | None = None) -> None:
     """Refuse a split with a sentence of more than ``limit`` tokens, </s> included (the position table's rows - 2).
+
+    target_limit: of the targets, where their table has other rows.
 
     Errors: UserError with the raw file, line and length of the first such sentence, and how many there are.
     """
-    for path, lengths in ((source, corpus.source_lengths), (target, corpus.target_lengths)):
+    limits = limit, limit if target_limit is None else target_limit
+    sides = (source, corpus.source_lengths), (target, corpus.target_lengths)
+    for (path, lengths), limit in zip(sides, limits, strict=True):
         over = np.flatnonzero(lengths > limit)
         if len(over):
             raise over_long(path, int(corpus.lines[over[0]]), int(lengths[over[0]]), limit, len(over) - 1)

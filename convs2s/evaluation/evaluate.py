@@ -1,50 +1,57 @@
-"""Translate a split with a checkpoint, score it, and write down everything that the figures depend on."""
+"""Translate a split or take translations from a file, score them, and write down all that the figures depend on."""
 
 from __future__ import annotations
 
-import json
-import platform
-import sys
+import hashlib
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, replace
-from datetime import datetime, timezone
-from importlib.metadata import version
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from convs2s.config import DataConfig, SearchConfig, TokenizerKind, TrainConfig
-from convs2s.data.lines import read_pairs
+from convs2s.config import DataConfig, Metric, SearchConfig, TokenizerKind, TrainConfig
+from convs2s.data.lines import Text, read_pairs
 from convs2s.data.prepare import split_paths
 from convs2s.data.storage import sha256
 from convs2s.errors import UserError
-from convs2s.evaluation.scores import Score, bleu, chrf
+from convs2s.evaluation.figures import figures, unknown_words
+from convs2s.evaluation.models import block_size, load_models, load_translator
+from convs2s.evaluation.perplexity import perplexity, unknown_pieces
+from convs2s.evaluation.results import Report, make_folder, markdown, origin, summary, write
 from convs2s.files import atomic
-from convs2s.search.translate import to_stderr, translate_lines
+from convs2s.search.translate import Translation, Translator, Warner, blocks, to_stderr, translate_blocks
+from convs2s.search.workers import translate_in_workers
+from convs2s.text.vocabulary import EOS
 from convs2s.text.whitespace_tokenizer import remove_joiners
-from convs2s.training.checkpoint import build_model, build_tokenizers, load, train_config
+from convs2s.training.checkpoint import load, train_config
 from convs2s.training.distributed import resolve_device
 
-Report = dict[str, Any]
+LONGEST_NAME = 100  # characters of an ensemble's name in a file name
 
 
 def evaluate_split(
-    checkpoint: str | Path,
+    checkpoint: str | Path | Sequence[str | Path],
     split: str,
     search: SearchConfig,
     *,
+    metrics: Sequence[Metric] | None = None,
     output: str | Path | None = None,
     device: torch.device | str = "cpu",
     data: DataConfig | None = None,
     root: str | None = None,
-    files: tuple[str, str] | None = None,
+    files: Sequence[str] | None = None,
+    language: str | None = None,
 ) -> Report:
-    """Translate a split and score it; returns what is written to OUTPUT/evaluation/NAME.json.
+    """Translate a split and score it; returns what is written to OUTPUT/evaluation/NAME.json, a table beside it.
 
-    split: "valid" or one of ``data.test``; raw files are fetched where they are missing.
-    data: the corpus, by default that of the checkpoint's training; root: folder of its raw files, where it has moved.
-    files: own source and reference text, plain or .gz, instead of the split's.
+    checkpoint: a file, or several that vote. split: "valid" or one of ``data.test``; raw files are fetched where they
+    are missing. metrics: what to score by, by default ``data.metrics``.
+    data: the corpus, by default that of the (first) checkpoint's training; root: folder of its raw files, where it has
+    moved. files: own source and references, plain or .gz, instead of the split's.
+    language: the target's, where it is not ``data.target``.
     output: folder, by default the checkpoint's run directory. OUTPUT/translations/NAME.txt holds a translation a line.
     NAME is the split's (or the source file's) name, followed by the checkpoint's name unless that is "best" and by the
     search options that differ from their defaults, so that no two settings overwrite each other: test.beam10.json.
@@ -53,58 +60,100 @@ def evaluate_split(
     from it as from the translations. Such text (text.kind=whitespace) also gets ``bleu_tokenized``, BLEU over its own
     words. Raises UserError for missing or unfit files and options, before anything is translated.
     """
-    checkpoint = Path(checkpoint)
-    saved = load(checkpoint)
-    config = train_config(saved)
+    device = str(resolve_device(str(device)))
+    paths = [str(path) for path in ([checkpoint] if isinstance(checkpoint, (str, Path)) else checkpoint)]
+    config = train_config(load(paths[0]))
     data = data or config.data
     if root is not None:
         data = replace(data, root=root)
     if files is None and not data.train:
-        raise UserError(f"{checkpoint} knows no data, as converted models do: give source= and reference=")
-    paths = split_paths(data, split, to_stderr) if files is None else (Path(files[0]), Path(files[1]))
-    pairs = list(read_pairs(*paths))
-    references = [remove_joiners(reference, config.text.joiner) for _, reference in pairs]
-    folder = run_directory(checkpoint) if output is None else Path(output)
-    name = report_name(split if files is None else paths[0].name.removesuffix(".gz"), checkpoint.stem, search)
+        raise UserError(f"{paths[0]} knows no data, as converted models do: give source= and reference=")
+    source, *targets = split_paths(data, split, to_stderr) if files is None else map(Path, files)
+    sources, *raw = read_aligned(source, *targets)
+    references = [[remove_joiners(line, config.text.joiner) for line in text] for text in raw]
+    folder = run_directory(Path(paths[0])) if output is None else Path(output)
+    name = report_name(split if files is None else source.name.removesuffix(".gz"), ensemble_name(paths), search)
     text_path, report_path = folder / "translations" / f"{name}.txt", folder / "evaluation" / f"{name}.json"
     for path in (text_path, report_path):
         make_folder(path.parent)
 
-    model = build_model(saved).to(device)
-    model.fold(search.precision)
+    models, tokenizers = load_models(paths, device, search.precision)
     start = time.perf_counter()
-    lines = (source for source, _ in pairs)
-    tokenizers = build_tokenizers(saved)
-    hypotheses = [best.text for best, *_ in translate_lines([model], tokenizers, lines, search, name=str(paths[0]))]
+    ready = Translator(models, tokenizers, search, name=str(source))
+    found = translations(ready, partial(load_translator, paths, device, search, name=str(source)), sources)
     seconds = time.perf_counter() - start
+    hypotheses = [translation.text for translation in found]
 
-    scores = {"bleu": bleu(hypotheses, references), "chrf": chrf(hypotheses, references)}
-    if config.text.kind == TokenizerKind.whitespace:
-        scores["bleu_tokenized"] = bleu(hypotheses, references, tokenize="none")
+    pieces = [[i for i in one.hypothesis.ids if i != EOS] for one in found if one.hypothesis is not None]
     report: Report = {
         "split": split if files is None else None,
-        "source": str(paths[0]),
-        "reference": str(paths[1]),
-        **{metric: as_dict(score) for metric, score in scores.items()},
-        "sentences": len(hypotheses),
+        "source": str(source),
+        **named_references(targets),
+        **figures(
+            hypotheses,
+            references,
+            data.metrics if metrics is None else metrics,
+            sources=sources,
+            language=language or data.target,
+            segmented=config.text.kind == TokenizerKind.whitespace,
+            lowercase=config.text.lowercase,
+        ),
+        "perplexity": perplexity(models, tokenizers, list(zip(sources, raw[0], strict=True)), search).as_dict(),
+        "unknown": {
+            "source": unknown_pieces(tokenizers.source.encode(sources)),
+            "output": unknown_pieces(pieces),
+        },
         "seconds": round(seconds, 3),
         "sentences_per_second": round(len(hypotheses) / seconds, 3),
         "search": asdict(search),
-        "checkpoint": {"path": str(checkpoint), "sha256": sha256(checkpoint)},
+        **named_checkpoints(paths),
         "translations": str(text_path),
-        "command": sys.argv,
-        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "device": str(device),
+        **origin(),
+        "device": device,
         "threads": torch.get_num_threads(),
-        "machine": platform.machine(),
-        "versions": {"python": platform.python_version()}
-        | {package: version(package) for package in ("torch", "sacrebleu", "sentencepiece")},
     }
     with atomic(text_path) as file:
         file.writelines(f"{hypothesis}\n" for hypothesis in hypotheses)
-    with atomic(report_path) as file:
-        json.dump(report, file, indent=1, ensure_ascii=False)
-        file.write("\n")
+    write(report_path, report, markdown(report))
+    return report | {"report": str(report_path)}
+
+
+def evaluate_file(
+    hypotheses: str,
+    references: Sequence[str],
+    *,
+    metrics: Sequence[Metric],
+    source: str | None = None,
+    output: str | None = None,
+    language: str | None = None,
+    segmented: bool = False,
+) -> Report:
+    """Score translations that exist already; the report is as that of ``evaluate_split``, without what needs a model.
+
+    source: the text they translate; lengths are then its. segmented: both sides are in words between spaces.
+    output: folder, by default the translations', or the run's where they lie in RUN/translations. The report is
+    OUTPUT/evaluation/FILE.json, FILE with its suffix, so that it is never taken for the model's own.
+    """
+    path = Path(hypotheses)
+    lines, *texts = read_aligned(path, *map(Path, references))
+    sources = None if source is None else read_aligned(path, Path(source))[1]
+    folder = path.resolve().parent if output is None else Path(output)
+    if output is None and folder.name == "translations":
+        folder = folder.parent
+    report_path = folder / "evaluation" / f"{path.name}.json"
+    make_folder(report_path.parent)
+    if not any(line.strip() for line in lines):
+        to_stderr(f"warning: {hypotheses}: every line is blank")
+    report: Report = {
+        "split": None,
+        "source": source,
+        **named_references(references),
+        "hypotheses": hypotheses,
+        **figures(lines, texts, metrics, sources=sources, language=language, segmented=segmented),
+        "unknown": {"source": None if sources is None else unknown_words(sources), "output": unknown_words(lines)},
+        **origin(),
+    }
+    write(report_path, report, markdown(report))
     return report | {"report": str(report_path)}
 
 
@@ -120,32 +169,63 @@ def evaluate_run(config: TrainConfig) -> None:
         next(iter(config.data.test)),
         config.search,
         output=config.run_dir,
-        device=resolve_device(config.training.device),
+        device=config.training.device,
         data=config.data,
     )
-    print(summary(report))
+    show(report)
 
 
-def summary(report: Report) -> str:
-    """One line for people."""
-    figures = [f"BLEU {report['bleu']['score']:.2f}", f"chrF {report['chrf']['score']:.2f}"]
-    if "bleu_tokenized" in report:
-        figures.insert(1, f"tokenised BLEU {report['bleu_tokenized']['score']:.2f}")
-    search = report["search"]
-    return (
-        f"{report['split'] or report['source']}: {' · '.join(figures)} · beam {search['beam']} · "
-        f"{report['sentences']:,} sentences in {report['seconds']:.1f} s · {report['report']}"
-    )
+def show(report: Report) -> None:
+    """The table, then the line that says it in short."""
+    print(f"{markdown(report)}\n{summary(report)}")
 
 
-def as_dict(score: Score) -> dict[str, Any]:
-    return {key: value for key, value in score._asdict().items() if value != ""}
+def translations(ready: Translator, make: partial[Translator], lines: Sequence[str]) -> list[Translation]:
+    """The best translation of each line; ``make`` gives each of several workers its own translator."""
+    parts, warner = blocks(lines, block_size(ready.config)), Warner(ready.name)
+    if ready.config.workers > 1:
+        results = translate_in_workers(make, parts, ready.config.workers, warner)
+    else:
+        results = translate_blocks(ready.translate, parts, warner)
+    return [best for best, *_ in results]
+
+
+def read_aligned(first: Text, *others: Text) -> list[list[str]]:
+    """The lines of texts of one length, which is not 0; UserError for anything else."""
+    texts: list[list[str]] = []
+    for other in others:
+        pairs = list(read_pairs(first, other))
+        texts = texts or [[line for line, _ in pairs]]
+        texts.append([line for _, line in pairs])
+    return texts
+
+
+def named_references(paths: Sequence[Any]) -> Report:
+    more = {"more_references": [str(path) for path in paths[1:]]} if len(paths) > 1 else {}
+    return {"reference": str(paths[0]), **more}
+
+
+def named_checkpoints(paths: Sequence[str]) -> Report:
+    """An ensemble's score is none of its members': it has another key."""
+    named = [{"path": path, "sha256": sha256(Path(path))} for path in paths]
+    return {"checkpoints": named} if len(named) > 1 else {"checkpoint": named[0]}
 
 
 def run_directory(checkpoint: Path) -> Path:
     """RUN for RUN/checkpoints/best.pt, and otherwise the folder that the checkpoint lies in."""
     folder = checkpoint.resolve().parent
     return folder.parent if folder.name == "checkpoints" else folder
+
+
+def ensemble_name(paths: Sequence[str]) -> str:
+    """The checkpoint's name, or the runs' of an ensemble: ``a+b+b-last``."""
+    if len(paths) == 1:
+        return Path(paths[0]).stem
+    names = [
+        run_directory(Path(path)).name + ("" if Path(path).stem == "best" else f"-{Path(path).stem}") for path in paths
+    ]
+    name = "+".join(names)
+    return name if len(name) <= LONGEST_NAME else f"{len(paths)}-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
 
 
 def report_name(split: str, checkpoint: str, search: SearchConfig) -> str:
@@ -165,10 +245,3 @@ def flat(options: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     for option, value in options.items():
         result |= flat(value, f"{prefix}{option}_") if isinstance(value, dict) else {f"{prefix}{option}": value}
     return result
-
-
-def make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"{folder}: cannot be made ({error.strerror}); give another output=") from error

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from convs2s.config import SearchPrecision
+from convs2s.config import SearchConfig, SearchPrecision
 from convs2s.errors import UserError
-from convs2s.model import ConvS2S
+from convs2s.model import Seq2Seq
+from convs2s.search.translate import CHUNK, Translator
 from convs2s.text.tokenizer import Tokenizers
 from convs2s.training.checkpoint import build_model, build_tokenizers, load
 from convs2s.training.distributed import resolve_device
@@ -23,7 +24,7 @@ def checkpoint_paths(value: Any) -> list[str]:
 
 def load_models(
     checkpoints: Sequence[str], device: str, precision: SearchPrecision
-) -> tuple[list[ConvS2S], Tokenizers]:
+) -> tuple[list[Seq2Seq], Tokenizers]:
     """The models, folded for inference, and the tokenisers that they share.
 
     Raises UserError for checkpoints that cannot be read or whose vocabularies differ, and for a device that is not
@@ -32,7 +33,7 @@ def load_models(
     place = resolve_device(device)
     if precision == SearchPrecision.int8 and place.type != "cpu":
         raise UserError("search.precision=int8 is for the CPU: give device=cpu, or search.precision=bf16")
-    models: list[ConvS2S] = []
+    models: list[Seq2Seq] = []
     shared: Tokenizers | None = None
     for path in checkpoints:
         checkpoint = load(path)
@@ -49,3 +50,22 @@ def load_models(
         models.append(model)
     assert shared is not None
     return models, shared
+
+
+def load_translator(
+    checkpoints: Sequence[str],
+    device: str,
+    search: SearchConfig,
+    *,
+    name: str = "input",
+    attention: bool = False,
+    layers: bool = False,
+) -> Translator:
+    """What ``load_models`` reads as a translator; a worker process can be asked for it."""
+    models, tokenizers = load_models(checkpoints, device, search.precision)
+    return Translator(models, tokenizers, search, name=name, attention=attention, layers=layers)
+
+
+def block_size(search: SearchConfig) -> int:
+    """Lines to sort and translate together: fewer where they are shared among workers."""
+    return CHUNK if search.workers == 1 else min(CHUNK, 8 * search.batch_size)

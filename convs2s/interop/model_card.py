@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from convs2s.config import ModelConfig, SearchConfig, TokenizerKind, TrainConfig, to_plain
+from convs2s.config import Architecture, ModelConfig, SearchConfig, TokenizerKind, TrainConfig, to_plain
 from convs2s.data.storage import sha256
 from convs2s.files import atomic
 from convs2s.training.checkpoint import train_config
@@ -25,6 +25,17 @@ METRICS = {
 }  # others by their own name
 ALWAYS = ("beam", "lenpen", "max_length")  # search options that every score names; others where they are not defaults
 NO_FIGURES = ("nbest", "batch_size", "batch_tokens", "workers")  # which no score depends on
+KINDS = {
+    Architecture.convs2s: (
+        "ConvS2S",
+        "A convolutional sequence-to-sequence model (Gehring et al. 2017, arXiv 1705.03122)",
+    ),
+    Architecture.lstm_attention: (
+        "LSTM with attention",
+        "A recurrent encoder-decoder with attention and input feeding (Luong et al. 2015, arXiv 1508.04025), a "
+        "contrast to ConvS2S",
+    ),
+}
 
 
 def write_card(output: str | Path, checkpoint: dict[str, Any], path: Path | None) -> str:
@@ -41,13 +52,14 @@ def model_card(checkpoint: dict[str, Any], path: Path | None) -> str:
     The run's records lie in RUN for RUN/checkpoints/best.pt, and for any other file beside it.
     """
     config = train_config(checkpoint)
+    kind, what = KINDS[config.model.architecture]
     run = None if path is None else path.parent.parent if path.parent.name == "checkpoints" else path.parent
     environment = read_record(run / "environment.json") if run else {}
     parts = [
         *front_matter(config),
-        f"# ConvS2S {config.data.source} → {config.data.target}: {config.experiment}",
+        f"# {kind} {config.data.source} → {config.data.target}: {config.experiment}",
         "",
-        "A convolutional sequence-to-sequence model (Gehring et al. 2017, arXiv 1705.03122). This card was generated "
+        f"{what}. This card was generated "
         "from the run's records; what they do not hold is called not run or not recorded.",
         "",
         "## Model",

@@ -41,7 +41,10 @@ def write_onnx(output: str | Path, checkpoint: dict[str, Any]) -> str:
 
     Raises UserError where the extra ``export`` is not installed or the folder cannot be written.
     """
-    model = for_export(build_model(checkpoint))
+    built = build_model(checkpoint)
+    if not isinstance(built, ConvS2S):
+        raise UserError(f"to=onnx knows ConvS2S only, this is a model.architecture={built.config.architecture.value}")
+    model = for_export(built)
     folder = make_folder(output)
     export(EncoderGraph(model), folder / ENCODER, ["source"], ENCODED)
     export(

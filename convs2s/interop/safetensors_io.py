@@ -36,7 +36,7 @@ def write_folder(output: str | Path, checkpoint: dict[str, Any]) -> str:
         file.write(library.save(weights, metadata={"format": "pt"}))
     options = {
         "model_type": "convs2s",
-        "architectures": ["ConvS2S"],
+        "architectures": [type(build_model(checkpoint)).__name__],
         "format": FORMAT,
         "shared": shared,
         **{name: checkpoint[name] for name in KEPT if name in checkpoint},

@@ -85,12 +85,24 @@ class LookupOutput(nn.Module):
         return F.linear(x, *self.weight_and_bias())
 
 
+OutputLayer = SharedOutput | LookupOutput | Linear
+
+
+def output_layer(config: ModelConfig, table: nn.Embedding) -> OutputLayer:
+    """The output layer that ``config`` asks for, over the words of the target's embedding ``table``."""
+    if config.share_output:
+        return SharedOutput(table)
+    if config.lookup_output:
+        return LookupOutput(config.output_embedding, table.num_embeddings)
+    return Linear(config.output_embedding, table.num_embeddings, config.weight_norm_eps, config.rate("output"))
+
+
 class Decoded(NamedTuple):
     """The decoder's states for every target position."""
 
     hidden: Tensor  # (B, T, C) output of the last layer
     attention: list[Tensor]  # (B, T, S) of each layer that attends, in order
-    blocks: list[Tensor]  # (B, T, C) output of each layer's gated linear unit
+    blocks: list[Tensor]  # (B, T, C) output of each layer's gated linear unit, where there are such
 
 
 class Decoder(nn.Module):
@@ -119,12 +131,7 @@ class Decoder(nn.Module):
         )
         self.out_embed_proj = Linear(stack[-1].channels, config.output_embedding, eps)
         self.dropout_output = Dropout(config.rate("output"))
-        if config.share_output:
-            self.output: SharedOutput | LookupOutput | Linear = SharedOutput(self.embed_tokens)
-        elif config.lookup_output:
-            self.output = LookupOutput(config.output_embedding, vocabulary)
-        else:
-            self.output = Linear(config.output_embedding, vocabulary, eps, config.rate("output"))
+        self.output = output_layer(config, self.embed_tokens)
 
     def forward(self, target_input: Tensor, encoded: Encoded) -> Decoded:
         """target_input (B, T) ids, </s> first, padded on the right."""

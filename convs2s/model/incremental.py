@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from convs2s.model.decoder import Decoder, DecoderLayer
+from convs2s.model.decoder import Decoder, DecoderLayer, OutputLayer
 from convs2s.model.encoder import Encoded
 from convs2s.model.layers import SQRT_HALF, WeightNorm
 from convs2s.model.products import Product
@@ -170,8 +170,7 @@ class FoldedDecoder:
             positions = decoder.embed_positions.weight.detach()
             self.positions = torch.cat([positions, F.linear(positions, weight.to(table))], 1)
         self.before_output = fold(decoder.out_embed_proj)
-        weight, bias = decoder.output.weight_and_bias()
-        self.output = type(self.before_output)(*fill_group(weight.detach().to(table), bias.detach().to(table)))
+        self.output = fill_output(decoder.output, self.before_output, table)
 
     def start(self, encoded: Encoded, beam: int, vocabulary: Tensor | None = None) -> DecoderState:
         """Begin to decode ``beam`` hypotheses for each of the B encoded sentences.
@@ -182,7 +181,7 @@ class FoldedDecoder:
         count = len(self.table) if vocabulary is None else len(vocabulary)
         state = DecoderState(self, self.prepare(encoded), width, batch * beam, beam, count)
         if vocabulary is not None:
-            state.output = Product(*fill_group(self.output.weight[vocabulary], self.output.bias[vocabulary]))
+            state.output = select_output(self.output, vocabulary)
         return state
 
     def prepare(self, encoded: Encoded) -> Source | None:
@@ -267,8 +266,12 @@ def fill_group(weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
     return F.pad(weight, (0, 0, 0, missing)), F.pad(bias, (0, missing), value=float("-inf"))
 
 
-def mean(attention: list[Tensor], tokens: Tensor, state: DecoderState) -> Tensor:
-    """Attention averaged over the layers that attend, (B, K, S); zeros where none does."""
-    if not attention:
-        return state.decoder.table.new_zeros(*tokens.shape, state.width)
-    return attention[0] if len(attention) == 1 else torch.stack(attention).mean(0)
+def fill_output(layer: OutputLayer, like: Product, table: Tensor) -> Product:
+    """The output layer as a product of the kind of ``like`` and the type of ``table``, its rows filled up."""
+    weight, bias = layer.weight_and_bias()
+    return type(like)(*fill_group(weight.detach().to(table), bias.detach().to(table)))
+
+
+def select_output(output: Product, vocabulary: Tensor) -> Product:
+    """The rows of some words, (V',) ids, filled up."""
+    return Product(*fill_group(output.weight[vocabulary], output.bias[vocabulary]))

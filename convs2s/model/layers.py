@@ -153,13 +153,24 @@ class Conv(WeightNorm):
     def __init__(self, channels: int, out: int, kernel: int, eps: float, dropout: float) -> None:
         super().__init__(kernel * channels, out, math.sqrt(4.0 * (1.0 - dropout) / (kernel * channels)), eps)
         self.kernel = kernel
+        self.conv1d = False  # which of two ways to compute the same; set by use_conv1d
 
     def forward(self, x: Tensor) -> Tensor:
         if self.folded is not None and not torch.is_grad_enabled():
             return self.folded(Convolution.taps(x.contiguous(), self.kernel)).view(x.shape[0], -1, len(self.bias))
         half = autocast_type(x)
         weight, bias = self.weight_and_bias()
+        if self.conv1d:
+            taps = weight.to(half).view(len(bias), self.kernel, -1).transpose(1, 2)  # (out, in, k)
+            return F.conv1d(x.to(half).transpose(1, 2), taps, bias.to(half)).transpose(1, 2)
         return Convolution.apply(x.to(half), weight.to(half), bias.to(half))  # type: ignore[no-any-return,no-untyped-call]
+
+
+def use_conv1d(model: nn.Module, yes: bool) -> None:
+    """Whether the convolutions of a model are the library's; the results are equal to rounding, the speed is not."""
+    for module in model.modules():
+        if isinstance(module, Conv):
+            module.conv1d = yes
 
 
 class Dropout(nn.Module):

@@ -71,9 +71,9 @@ class Int8Product(Product):
 def quantise(weight: Tensor, bias: Tensor) -> Callable[[Tensor], Tensor]:
     """A linear layer with 8-bit weights and dynamically rounded inputs, on the CPU.
 
-    By the kernels behind ``quantize_dynamic``, which keep the weights packed between calls.  The successor that PyTorch
-    recommends, torchao (0.18, ``Int8DynamicActivationInt8WeightConfig``, without torch.compile), was tried: its layers
-    took 11 to 52 times as long (256 -> 1024 channels, 1 to 640 rows), at half the rounding error.
+    By the kernels behind ``quantize_dynamic``, which keep the weights packed between calls.  torchao 0.18, which
+    PyTorch recommends instead, was tried with ``Int8DynamicActivationInt8WeightConfig``: without torch.compile its
+    layers took 11 to 52 times as long (256 -> 1024 channels, 1 to 640 rows), at half the rounding error.
     """
     layer = nn.Linear(weight.shape[1], weight.shape[0])
     layer.weight, layer.bias = nn.Parameter(weight, requires_grad=False), nn.Parameter(bias, requires_grad=False)

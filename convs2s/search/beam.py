@@ -18,7 +18,7 @@ from torch import Tensor
 
 from convs2s.config import SearchConfig, Stop
 from convs2s.errors import UserError
-from convs2s.model import ConvS2S
+from convs2s.model import Seq2Seq
 from convs2s.model.incremental import GROUP
 from convs2s.search.ensemble import Ensemble
 from convs2s.search.selection import Selection
@@ -34,7 +34,7 @@ Bools = npt.NDArray[np.bool_]
 
 @torch.inference_mode()
 def beam_search(
-    models: ConvS2S | Sequence[ConvS2S],
+    models: Seq2Seq | Sequence[Seq2Seq],
     source: Tensor,
     config: SearchConfig,
     *,
@@ -57,7 +57,7 @@ def beam_search(
     Raises UserError for impossible settings and for a model whose probabilities are not numbers.
     """
     check_search(config)
-    ensemble = Ensemble([models] if isinstance(models, ConvS2S) else models, config.average)
+    ensemble = Ensemble([models] if isinstance(models, Seq2Seq) else models, config.average)
     with ensemble.evaluating():
         source = source.to(ensemble.device)
         penalties = word_penalties(config, continuations, selection, source.device)

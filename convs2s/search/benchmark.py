@@ -14,7 +14,7 @@ from typing import ClassVar
 import torch
 
 from convs2s.config import SearchConfig, SearchPrecision
-from convs2s.model import ConvS2S
+from convs2s.model import Seq2Seq
 from convs2s.search.beam import beam_search
 from convs2s.search.translate import length_batches, pad
 from convs2s.text.vocabulary import EOS, SPECIALS
@@ -53,7 +53,7 @@ class Speed:
 
 
 def measure(
-    model: ConvS2S,
+    model: Seq2Seq,
     sources: Sequence[Sequence[int]],
     batch: int,
     beam: int,
@@ -111,19 +111,25 @@ def measure(
     )
 
 
-def operations(model: ConvS2S, sources: Sequence[int], targets: Sequence[int], beam: int) -> list[float]:
+def operations(model: Seq2Seq, sources: Sequence[int], targets: Sequence[int], beam: int) -> list[float]:
     """Floating-point operations (2 per multiplication) of each sentence: weights x the positions they are applied to.
 
     Attention products are left out; the decoder counts ``beam`` rows for each token of the best hypothesis.
     """
-    sides = {
-        side: sum(v.numel() for name, v in model.named_parameters() if name.startswith(side) and name.endswith(".v"))
-        for side in ("encoder", "decoder")
-    }
+    sides = matrix_weights(model)
     return [
         2.0 * (sides["encoder"] * source + sides["decoder"] * beam * target)
         for source, target in zip(sources, targets, strict=True)
     ]
+
+
+def matrix_weights(model: Seq2Seq) -> dict[str, int]:
+    """How many weights stand in the matrices of encoder and decoder; embeddings, gains and biases do not."""
+    sides = {"encoder": 0, "decoder": 0}
+    for name, parameter in model.named_parameters():
+        if parameter.dim() == 2 and parameter.shape[1] > 1 and ".embed_" not in name:
+            sides[name.partition(".")[0]] += parameter.numel()
+    return sides
 
 
 def yardstick(device: torch.device, clock: Callable[[], float] = time.perf_counter, tries: int = 5) -> float:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from convs2s.config import Average
 from convs2s.errors import UserError
-from convs2s.model import ConvS2S, DecoderState
+from convs2s.model import Seq2Seq, State
 from convs2s.model.incremental import GROUP
 from convs2s.search.selection import Selection
 
@@ -27,7 +27,7 @@ class Ensemble:
     over each model's attention layers, then over the models.
     """
 
-    def __init__(self, models: Sequence[ConvS2S], average: Average = Average.probabilities) -> None:
+    def __init__(self, models: Sequence[Seq2Seq], average: Average = Average.probabilities) -> None:
         """Raises UserError when the models' vocabularies differ in size."""
         if not models:
             raise ValueError("beam search needs a model")
@@ -39,7 +39,7 @@ class Ensemble:
                 )
         self.models = list(models)
         self.average = average
-        self.states: list[DecoderState] = []
+        self.states: list[State] = []
         self.mask: Tensor | None = None  # (B, 1, V) -inf at words that a sentence may not use
 
     @property
@@ -106,8 +106,8 @@ class Ensemble:
         """Averaged over layers and models, (B, K, S); zeros where nothing attends."""
         means = [torch.stack(layers).mean(0) for layers in attention if layers]
         if not means:
-            state = self.states[0]
-            return tokens.new_zeros(*tokens.shape, state.width, dtype=widened(state.decoder.table.dtype))
+            dtype = widened(next(self.models[0].parameters()).dtype)
+            return tokens.new_zeros(*tokens.shape, self.states[0].width, dtype=dtype)
         mean = means[0] if len(means) == 1 else torch.stack(means).mean(0)
         return mean.to(widened(mean.dtype))
 

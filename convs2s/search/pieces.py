@@ -36,6 +36,19 @@ class Joints:
             return piece.removeprefix(WORD_START)
         return piece.removesuffix(self.joiner) if self.joiner else piece
 
+    def words(self, pieces: Sequence[str]) -> list[range]:
+        """Which of the pieces of a sentence make a word, for each word in order; special symbols stand alone."""
+        found: list[range] = []
+        goes_on = False
+        for i, piece in enumerate(pieces):
+            joined = not piece.startswith(WORD_START) if self.marks_starts else goes_on
+            if found and joined and piece not in SPECIALS and pieces[i - 1] not in SPECIALS:
+                found[-1] = range(found[-1].start, i + 1)
+            else:
+                found.append(range(i, i + 1))
+            goes_on = bool(self.joiner) and not self.marks_starts and piece.endswith(self.joiner)
+        return found
+
     def text(self, ids: Sequence[int], words: Sequence[str | None]) -> str:
         """Plain text of ids in which <unk> number n reads words[n]; None: as the tokeniser writes it."""
         runs: list[list[int]] = [[]]

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from convs2s.config import Average, SearchConfig, SourcePadding
 from convs2s.errors import UserError
-from convs2s.model import ConvS2S
+from convs2s.model import Seq2Seq
 from convs2s.search.ensemble import Ensemble, widened
 from convs2s.search.settings import check_search
 from convs2s.search.translate import CHUNK, length_batches, pad
@@ -52,7 +52,7 @@ class Score:
 
 
 def score_lines(
-    models: Sequence[ConvS2S],
+    models: Sequence[Seq2Seq],
     tokenizers: Tokenizers,
     pairs: Iterable[tuple[str, str]],
     config: SearchConfig,

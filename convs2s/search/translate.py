@@ -15,7 +15,7 @@ from torch import Tensor
 
 from convs2s.config import LongLines, SearchConfig, SourcePadding
 from convs2s.errors import UserError
-from convs2s.model import ConvS2S
+from convs2s.model import Seq2Seq
 from convs2s.search.beam import beam_search
 from convs2s.search.lexicon import read_lexicon
 from convs2s.search.pieces import Joints
@@ -58,7 +58,7 @@ class Translator:
 
     def __init__(
         self,
-        models: Sequence[ConvS2S],
+        models: Sequence[Seq2Seq],
         tokenizers: Tokenizers,
         config: SearchConfig,
         *,
@@ -174,7 +174,7 @@ class Warner:
 
 
 def translate_lines(
-    models: Sequence[ConvS2S],
+    models: Sequence[Seq2Seq],
     tokenizers: Tokenizers,
     lines: Iterable[str],
     config: SearchConfig,

@@ -10,15 +10,14 @@ from dataclasses import dataclass
 
 import torch
 
-from convs2s.config import OptimizerConfig, Precision, TrainingConfig
+from convs2s.config import ConvolutionForm, OptimizerConfig, Precision, TrainingConfig
 from convs2s.data.batching import Batch
-from convs2s.model import ConvS2S
-from convs2s.model.layers import WeightNorm
-from convs2s.search.benchmark import peak_gib, yardstick
-from convs2s.text.vocabulary import EOS, SPECIALS
+from convs2s.model import Seq2Seq
+from convs2s.search.benchmark import matrix_weights, peak_gib, yardstick
+from convs2s.text.vocabulary import EOS, PAD, SPECIALS
 from convs2s.training.distributed import World
 from convs2s.training.nag import NAG
-from convs2s.training.update import Updater
+from convs2s.training.update import Updater, conv1d_is_faster
 
 
 @dataclass
@@ -44,22 +43,27 @@ class TrainingSpeed:
     gflops: float
     peak_share: float
     peak_gib: float
+    padding_share: float  # of the batch's positions
+    convolution: str  # conv1d or product
 
 
-def operations(model: ConvS2S, shape: Shape) -> float:
+def operations(model: Seq2Seq, shape: Shape) -> float:
     """Floating-point operations of a forward and backward pass, from the shapes of all products."""
     positions = {"encoder": shape.sentences * shape.source, "decoder": shape.sentences * shape.target}
-    forward = 0.0
-    for name, module in model.named_modules():
-        if isinstance(module, WeightNorm):
-            forward += 2.0 * module.v.numel() * positions[name.split(".")[0]]
+    forward = sum(2.0 * count * positions[side] for side, count in matrix_weights(model).items())
     attention = 4.0 * positions["decoder"] * shape.source * model.config.embedding  # scores and context
     forward += attention * sum(model.config.decoder.attending())
     return 3.0 * forward  # the backward pass has two products for every one of the forward pass
 
 
 def measure(
-    name: str, model: ConvS2S, shape: Shape, precision: Precision, device: torch.device, repeat: int
+    name: str,
+    model: Seq2Seq,
+    shape: Shape,
+    precision: Precision,
+    device: torch.device,
+    repeat: int,
+    convolution: ConvolutionForm = ConvolutionForm.auto,
 ) -> TrainingSpeed:
     """The median of ``repeat`` updates on one random batch, after two that do not count."""
     draw = torch.Generator().manual_seed(1)
@@ -72,7 +76,8 @@ def measure(
     indices = torch.arange(shape.sentences).numpy()
     batch = Batch(indices, sides[0], sides[1].roll(1, 1), sides[1], tokens)
     optimizer = NAG(model.parameters(), 0.25, 0.99)
-    update = Updater(model, optimizer, TrainingConfig(precision=precision), OptimizerConfig(), 1, World(0, 1, device))
+    training = TrainingConfig(precision=precision, convolution=convolution)
+    update = Updater(model, optimizer, training, OptimizerConfig(), 1, World(0, 1, device))
     rates, seconds = [yardstick(device)], []
     for number in range(repeat + 2):
         start = time.perf_counter()
@@ -91,4 +96,6 @@ def measure(
         gflops,
         gflops / rate,
         peak_gib(device),
+        float(torch.cat([side.flatten() == PAD for side in sides]).float().mean()),
+        "conv1d" if conv1d_is_faster(device, precision, convolution) else "product",
     )

@@ -18,7 +18,7 @@ import torch
 from convs2s.config import ModelConfig, TrainConfig, from_plain
 from convs2s.errors import UserError
 from convs2s.files import atomic
-from convs2s.model import ConvS2S
+from convs2s.model import Seq2Seq, build
 from convs2s.text.tokenizer import Tokenizers
 
 END_RECORD = b"PK\x05\x06"  # a zip archive ends with this record of 22 bytes, the last two the length of a comment
@@ -88,7 +88,7 @@ def newest(folder: Path, log: Callable[[str], None]) -> tuple[Path, dict[str, An
     return max(found, key=lambda item: item[1]["progress"]["update"])
 
 
-def load_weights(model: ConvS2S, checkpoint: dict[str, Any], name: str) -> None:
+def load_weights(model: Seq2Seq, checkpoint: dict[str, Any], name: str) -> None:
     """Put a checkpoint's weights into ``model``; UserError where they do not fit."""
     try:
         model.load_state_dict(checkpoint["model"])
@@ -97,10 +97,10 @@ def load_weights(model: ConvS2S, checkpoint: dict[str, Any], name: str) -> None:
         raise UserError(f"{name}: its weights do not fit this model: {reason}") from error
 
 
-def build_model(checkpoint: dict[str, Any]) -> ConvS2S:
+def build_model(checkpoint: dict[str, Any]) -> Seq2Seq:
     """The model of a checkpoint, in evaluation mode."""
     config = from_plain(ModelConfig, checkpoint["config"]["model"])
-    model = ConvS2S(config, checkpoint["source_vocabulary"], checkpoint["target_vocabulary"])
+    model = build(config, checkpoint["source_vocabulary"], checkpoint["target_vocabulary"])
     load_weights(model, checkpoint, "checkpoint")
     return model.eval()
 

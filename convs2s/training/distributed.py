@@ -6,9 +6,12 @@ Started by torchrun; alone, every operation is the identity.  gloo on CPU, NCCL 
 from __future__ import annotations
 
 import os
+import time
+import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -16,6 +19,7 @@ from torch import Tensor
 
 from convs2s.errors import UserError
 
+T = TypeVar("T")
 BUCKET = 1 << 24  # elements summed over the processes in one message
 
 
@@ -59,6 +63,14 @@ class World:
                 torch._foreach_copy_(bucket, [x.view_as(part) for x, part in zip(pieces, bucket, strict=True)])
                 bucket = []
 
+    def gather(self, value: T) -> list[T]:
+        """The value of every rank, in their order, on all ranks; plain types."""
+        if self.size == 1:
+            return [value]
+        values: list[Any] = [None] * self.size
+        dist.all_gather_object(values, value)
+        return values
+
     def barrier(self) -> None:
         """Wait for all."""
         self.sum([0.0])
@@ -81,6 +93,30 @@ def resolve_device(name: str, local_rank: int = 0) -> torch.device:
     return device
 
 
+def agree(store: Any, rank: int, size: int) -> str:
+    """A name for this start, the same on all ranks and on no others.
+
+    torchrun keeps its store over restarts, so a restarted process finds what dead ones left there; and its count of
+    restarts differs between hosts, since a host that only joins the others' restart does not count it.  So the first
+    rank proposes a name, every other answers with a token of its own, and goes by the name that names its token.
+    """
+    own = uuid.uuid4().hex
+    if rank == 0:
+        store.set("start", own)
+        tokens = [store.get(f"{own}/{other}").decode() for other in range(1, size)]  # waits for them
+        store.set(f"{own}/all", " ".join(tokens))
+        return own
+    answered = ""
+    while True:
+        name: str = store.get("start").decode()
+        if name != answered:
+            store.set(f"{name}/{rank}", own)
+            answered = name
+        if store.check([f"{name}/all"]) and own in store.get(f"{name}/all").decode().split():
+            return name
+        time.sleep(0.02)
+
+
 @contextmanager
 def connected(device_name: str) -> Iterator[World]:
     """Join the processes that torchrun started, if it did."""
@@ -91,10 +127,8 @@ def connected(device_name: str) -> Iterator[World]:
         return
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    # torchrun keeps its store over restarts: without a prefix of its own a restarted process would find the addresses
-    # of the dead ones there.
     store, rank, size = next(dist.rendezvous("env://"))  # type: ignore[attr-defined]
-    store = dist.PrefixStore(f"start {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)  # type: ignore[attr-defined]
+    store = dist.PrefixStore(agree(store, rank, size), store)  # type: ignore[attr-defined]
     backend = "nccl" if device.type == "cuda" else "gloo"
     dist.init_process_group(backend, store=store, rank=rank, world_size=size)
     try:

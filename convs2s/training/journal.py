@@ -7,11 +7,13 @@ import math
 import os
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
+
+from convs2s.training.validation import Sample
 
 
 def say(line: str) -> None:
@@ -26,6 +28,11 @@ def silent(line: str) -> None:
 def perplexity(loss: float) -> float:
     """exp(loss), infinite where that overflows."""
     return math.exp(loss) if loss < 700 else math.inf
+
+
+def quoted(line: str) -> str:
+    """A line as TensorBoard's Markdown shows it unchanged."""
+    return "".join(f"\\{sign}" if sign in "\\`*_{}[]()<>#+-.!|~&" else sign for sign in line)
 
 
 class Journal:
@@ -62,6 +69,35 @@ class Journal:
             for name, value in values.items():
                 if isinstance(value, float):
                     self.writer.add_scalar(f"{values['kind']}/{name}", value, values["update"])
+
+    def samples(self, samples: Sequence[Sample], update: int) -> None:
+        """Translations as texts samples/1, 2, ... and, of those that have it, the attention as a picture, by update."""
+        if self.writer is None:
+            return
+        from convs2s.training.picture import picture
+
+        for number, sample in enumerate(samples, start=1):
+            rows = {"source": sample.source, "reference": sample.reference, "translation": sample.translation}
+            text = "\n\n".join(f"**{name}:** {quoted(line)}" for name, line in rows.items())
+            self.writer.add_text(f"samples/{number}", text, update)
+            if sample.attention is not None:
+                drawn = picture(sample.attention, sample.source_pieces, sample.target_pieces)
+                self.writer.add_image(f"attention/{number}", drawn, update, dataformats="HW")
+        self.writer.flush()
+
+    def hyperparameters(self, options: dict[str, Any], scores: dict[str, float], update: int) -> None:
+        """The run's options and final scores for TensorBoard's table of runs, in the same events as all else."""
+        if self.writer is None:
+            return
+        from torch.utils.tensorboard.summary import hparams
+
+        plain = {
+            key: value if isinstance(value, (bool, int, float, str)) else str(value) for key, value in options.items()
+        }
+        for summary in hparams(plain, scores):  # type: ignore[no-untyped-call]
+            self.writer.file_writer.add_summary(summary)
+        for name, score in scores.items():
+            self.writer.add_scalar(name, score, update)
 
     def advance(self, epoch: int, done: int, total: int, tokens: int) -> None:
         """An update is done: ``done`` of the epoch's ``total`` updates."""

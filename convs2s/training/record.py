@@ -27,6 +27,7 @@ CHANGEABLE = (
     "data.root",
     "data.prepared_dir",
     "data.test",
+    "data.metrics",
     "data.url",
     "data.sha256",
     "optimizer.anneal_after",
@@ -47,6 +48,10 @@ CHANGEABLE = (
             "device",
             "stop_signals",
             "tensorboard",
+            "validation_bleu",
+            "samples",
+            "prefetch",
+            "convolution",
         )
     ),
 )

@@ -4,32 +4,33 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import signal
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 import torch
 
-from convs2s.config import TrainConfig, to_plain
-from convs2s.data.batching import Batch, cut_batches
-from convs2s.data.corpus import check_lengths
-from convs2s.data.prepare import Prepared, check_tests, prepare, split_paths
+from convs2s.config import BestBy, TrainConfig, to_plain
+from convs2s.data.batching import Batch, cut_batches, padding_share
+from convs2s.data.prepare import Prepared, prepare
 from convs2s.errors import UserError
-from convs2s.files import atomic, locked
-from convs2s.model import ConvS2S
+from convs2s.files import atomic, locked, remove_leftovers
+from convs2s.model import build
 from convs2s.search.selection import batch_selector
 from convs2s.training import checkpoint
 from convs2s.training.annealing import Schedule
 from convs2s.training.distributed import World
 from convs2s.training.journal import Journal, perplexity, say, silent
 from convs2s.training.nag import NAG
-from convs2s.training.record import check_same_run, unused_options, write_record
-from convs2s.training.update import Outcome, Updater, check_precision
+from convs2s.training.opening import as_started, check_data, check_options, make_directory
+from convs2s.training.record import check_same_run, flatten, unused_options, write_record
+from convs2s.training.update import Outcome, Updater, check_precision, gradient_norms, shape
+from convs2s.training.validation import Validation, valid_texts
 
 
 class Stopped(Exception):  # noqa: N818 - not an error
@@ -53,7 +54,8 @@ class Progress:
     recent_tokens: int = 0
     skipped: int = 0  # updates in a row that were not applied
     best_loss: float = math.inf  # lowest validation loss, nats per token
-    best_epoch: int = 0
+    best_bleu: float = -1.0  # highest validation BLEU; -1: none yet
+    best_epoch: int = 0  # of best.pt
     metrics_bytes: int = 0  # length of metrics.jsonl
     finished: str | None = None  # why training ended
 
@@ -67,7 +69,7 @@ class Run:
         self.say = say if world.first else silent
         torch.manual_seed(config.seed)
         sizes = len(data.tokenizers.source.symbols), len(data.tokenizers.target.symbols)
-        self.model = ConvS2S(config.model, *sizes).to(world.device)
+        self.model = build(config.model, *sizes).to(world.device)
         options = config.optimizer
         self.optimizer = NAG(
             self.model.parameters(), options.lr, options.momentum, options.weight_decay, options.rescale_velocity
@@ -76,13 +78,16 @@ class Run:
         self.progress = Progress()
         self.updater = Updater(self.model, self.optimizer, config.training, options, config.seed, world)
         self.updater.selector = batch_selector(config.training.selection, data.tokenizers)
+        lengths = data.train.source_lengths, data.train.target_lengths
         self.batches = cut_batches(
-            data.train.source_lengths,
-            data.train.target_lengths,
+            *lengths,
             sentences=config.training.batch_sentences,
             tokens=config.training.batch_tokens,
             seed=config.seed,
+            bucketing=config.training.bucketing,
         )
+        self.padding_share = padding_share(self.batches, *lengths)
+        self.valid_texts = valid_texts(config)
         self.journal: Journal | None = None  # only the first process writes one
         self.stop_signal = 0
         self.saved_at = time.monotonic()
@@ -95,17 +100,20 @@ class Run:
         start = None if training.init_from is None else checkpoint.load(training.init_from)
         if start is not None:
             config = as_started(config, checkpoint.train_config(start))
-        for part in (config.model, config.optimizer, training):
-            part.check()
+        check_options(config)
         check_precision(training.precision, world.device)
         with ExitStack() as stack:
             if world.first:
                 make_directory(directory)
                 busy = f"run_dir={directory} is in use by another process; wait for it, or give another run_dir"
                 stack.enter_context(locked(directory / ".lock", busy))
+                for folder in (directory, directory / "checkpoints"):
+                    remove_leftovers(folder)
                 check_same_run(directory, config)
             if training.threads is not None:
                 torch.set_num_threads(training.threads)
+            if training.deterministic:  # cuBLAS reads this when it starts
+                os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
             torch.use_deterministic_algorithms(training.deterministic)
             stack.callback(torch.use_deterministic_algorithms, False)
             given = None if start is None else checkpoint.build_tokenizers(start)
@@ -128,7 +136,8 @@ class Run:
             count = sum(parameter.numel() for parameter in run.model.parameters())
             processes = f" and {world.size - 1} more" if world.size > 1 else ""
             run.say(
-                f"{count:,} parameters, {len(data.train):,} training pairs in {len(run.batches):,} batches, "
+                f"{count:,} parameters, {len(data.train):,} training pairs in {len(run.batches):,} batches "
+                f"({run.padding_share:.1%} padding), "
                 f"{len(data.valid):,} validation pairs, on {world.device}{processes}"
             )
             yield run
@@ -264,33 +273,32 @@ class Run:
                 "lower optimizer.lr, or give training.nonfinite=skip"
             )
 
-    def end_epoch(self, valid_loss: float) -> None:
+    def end_epoch(self, valid: Validation) -> None:
         """Anneal, log the epoch, keep the checkpoint if it is the best so far, and set out for the next epoch."""
         progress, training = self.progress, self.config.training
         epoch, train_loss = progress.epoch, progress.loss / max(1, progress.tokens)
-        lr, best = self.schedule.lr, valid_loss < progress.best_loss
-        reason = self.schedule.end_epoch(epoch, valid_loss, self.config.optimizer)
+        lr, best = self.schedule.lr, self.note_best(valid)
+        reason = self.schedule.end_epoch(epoch, valid.loss, self.config.optimizer)
         if self.journal is not None:
             self.journal.close_bar()
-            self.journal.metric(
-                {
-                    "kind": "epoch",
-                    "epoch": epoch,
-                    "update": progress.update,
-                    "lr": lr,
-                    "train_loss": train_loss,
-                    "valid_loss": valid_loss,
-                    "train_perplexity": perplexity(train_loss),
-                    "valid_perplexity": perplexity(valid_loss),
-                }
-            )
+            values = {
+                "kind": "epoch",
+                "epoch": epoch,
+                "update": progress.update,
+                "lr": lr,
+                "train_loss": train_loss,
+                "valid_loss": valid.loss,
+                "train_perplexity": perplexity(train_loss),
+                "valid_perplexity": perplexity(valid.loss),
+            }
+            self.journal.metric(values if valid.bleu is None else {**values, "valid_bleu": valid.bleu})
+            self.journal.samples(valid.samples, progress.update)
+        bleu = "" if valid.bleu is None else f" · valid BLEU {valid.bleu:.2f}"
         self.say(
             f"epoch {epoch} · update {progress.update} · train ppl {perplexity(train_loss):.2f} · "
-            f"valid ppl {perplexity(valid_loss):.2f}{' (best)' if best else ''} · next lr {self.schedule.lr:g}"
+            f"valid ppl {perplexity(valid.loss):.2f}{bleu}{' (best)' if best else ''} · next lr {self.schedule.lr:g}"
         )
         progress.epoch, progress.batch, progress.loss, progress.tokens = epoch + 1, 0, 0.0, 0
-        if best:
-            progress.best_loss, progress.best_epoch = valid_loss, epoch
         for group in self.optimizer.param_groups:
             group["lr"] = self.schedule.lr
         if reason is None and epoch >= training.max_epochs:
@@ -306,40 +314,30 @@ class Run:
         if self.world.sum([self.stop_signal])[0] and reason is None:
             raise Stopped(self.stop_signal or int(signal.SIGTERM))
 
+    def end(self) -> None:
+        """Say why training ended; TensorBoard's table of runs gets the options and the best scores."""
+        progress = self.progress
+        if self.journal is not None and progress.best_epoch:
+            options = flatten(
+                {key: value for key, value in to_plain(self.config).items() if key not in ("data", "run_dir")}
+            )
+            scores = {"best/valid_loss": progress.best_loss, "best/valid_perplexity": perplexity(progress.best_loss)}
+            if progress.best_bleu >= 0:
+                scores["best/valid_bleu"] = progress.best_bleu
+            self.journal.hyperparameters(options, scores, progress.update)
+        best = f"; best epoch {progress.best_epoch}" if progress.best_epoch else ""
+        self.say(f"training ended after {progress.update} updates: {progress.finished}{best}")
 
-def as_started(config: TrainConfig, before: TrainConfig) -> TrainConfig:
-    """A fine-tuning's configuration: text and model are those of the checkpoint, but for this run's dropout."""
-    dropout = {name: value for name, value in vars(config.model).items() if name.startswith("dropout")}
-    return replace(config, text=before.text, model=replace(before.model, **dropout))
-
-
-def make_directory(directory: Path) -> None:
-    """The run's directory, made and writable, or a UserError."""
-    try:
-        (directory / "checkpoints").mkdir(parents=True, exist_ok=True)
-        (directory / ".lock").touch()
-    except OSError as error:
-        raise UserError(f"run_dir={directory}: {error.strerror}; give another run_dir") from error
-
-
-def check_data(data: Prepared, config: TrainConfig, log: Any) -> None:
-    """Refuse, before the first update, sentences beyond the position table, in any split."""
-    limit = config.model.max_positions - 2
-    for split, corpus in (("train", data.train), ("valid", data.valid)):
-        check_lengths(corpus, limit, *split_paths(config.data, split, log))
-    check_tests(config.data, data.tokenizers, limit, log)
-
-
-def gradient_norms(model: ConvS2S) -> Iterator[tuple[str, float]]:
-    """The 2-norm of the present gradient of each part of the model: encoder.layers.0, decoder.output, ..."""
-    parts: dict[str, float] = {}
-    for name, parameter in model.named_parameters():
-        if parameter.grad is not None:
-            part = ".".join(name.split(".")[: 3 if ".layers." in name else 2])
-            parts[part] = parts.get(part, 0.0) + float(parameter.grad.square().sum())
-    return ((part, math.sqrt(square)) for part, square in parts.items())
-
-
-def shape(batches: Sequence[Batch]) -> str:
-    """The shapes of some batches, for messages."""
-    return ", ".join(f"{b.sentences} x {b.source.shape[1]} + {b.target.shape[1]}" for b in batches) or "none here"
+    def note_best(self, valid: Validation) -> bool:
+        """Take note of the current epoch's figures; whether it is the best so far, by training.best_by."""
+        progress, by_bleu = self.progress, self.config.training.best_by == BestBy.bleu
+        loss_fell = valid.loss < progress.best_loss
+        bleu_rose = valid.bleu is not None and valid.bleu > progress.best_bleu
+        if loss_fell:
+            progress.best_loss = valid.loss
+        if valid.bleu is not None and bleu_rose:
+            progress.best_bleu = valid.bleu
+        best = bleu_rose if by_bleu else loss_fell
+        if best:
+            progress.best_epoch = progress.epoch
+        return best

@@ -35,7 +35,9 @@ def test_the_script(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     save_checkpoint(tmp_path / "best.pt", DataConfig())
     command = [sys.executable, str(ROOT / "scripts" / "plot_attention.py"), f"checkpoint={tmp_path}/best.pt"]
-    command += [f"output={tmp_path}/pictures", "input=-"]
+    command += [f"output={tmp_path}/pictures", "input=-", "formats=[png,json]"]
     done = subprocess.run(command, input="ein hund\n\nim schnee .\n", capture_output=True, text=True, encoding="utf-8")
     assert done.returncode == 0, done.stderr
-    assert sorted(path.name for path in (tmp_path / "pictures").iterdir()) == ["line1.png", "line3.png"]
+    assert sorted(path.name for path in (tmp_path / "pictures").iterdir()) == [
+        f"line{n}.{kind}" for n in (1, 3) for kind in ("json", "png")
+    ]

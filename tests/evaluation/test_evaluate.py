@@ -5,16 +5,25 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tiny
+from helpers import pad, shift
 
-from convs2s.config import DataConfig, SearchConfig, TokenizerKind, TrainConfig
+from convs2s.config import DataConfig, Metric, SearchConfig, TokenizerKind, TrainConfig
 from convs2s.errors import UserError
-from convs2s.evaluation.evaluate import evaluate_run, evaluate_split, report_name, summary
-from convs2s.search.translate import translate_lines
+from convs2s.evaluation import evaluate
+from convs2s.evaluation.evaluate import ensemble_name, evaluate_run, evaluate_split, report_name
+from convs2s.evaluation.models import load_models
+from convs2s.evaluation.results import summary
+from convs2s.model import ConvS2S
+from convs2s.search.translate import Translation, Translator, Warner, translate_blocks, translate_lines
+from convs2s.text.vocabulary import EOS, UNK
+from convs2s.training import checkpoint
 
 SOURCE = ["ein hund läuft .", "rot haus", "", "ein haus im schnee@@ haus .", "hund"]
 SEARCH = SearchConfig(beam=2, min_length=5, max_length=8)  # long enough for 4-grams
@@ -57,11 +66,15 @@ def test_report(experiment: Experiment) -> None:
     """Fault: lines shifted against the references (100 would be less), or figures without their conditions."""
     returned = evaluate_split(experiment.checkpoint, "test", SEARCH)
     report = experiment.report(NAME)
-    for metric in ("bleu", "chrf", "bleu_tokenized"):
+    for metric in ("bleu", "chrf", "bleu_tokenized", "bleu_paper"):
         assert report[metric]["score"] == pytest.approx(100)
         assert "version:" in report[metric]["signature"]
     assert "tok:13a" in report["bleu"]["signature"]
     assert "tok:none" in report["bleu_tokenized"]["signature"]
+    assert report["bleu_paper"]["signature"].endswith("words:as-written")
+    assert report["ter"]["score"] == 0
+    assert report["length_ratio"] == 1
+    assert (report["sentences"], report["blank"]) == (len(SOURCE), 1)
     assert report["sentences"] == len(SOURCE)
     assert report["seconds"] > 0
     assert report["sentences_per_second"] > 0
@@ -73,7 +86,11 @@ def test_report(experiment: Experiment) -> None:
     text = (experiment.run / "translations" / f"{NAME}.txt").read_text(encoding="utf-8")
     assert text.split("\n") == [*experiment.translations, ""]
     assert "BLEU 100.00" in summary(returned)
-    assert len(list((experiment.run / "evaluation").iterdir())) == 1
+    assert returned == {**report, "report": str(experiment.run / "evaluation" / f"{NAME}.json")}
+    table = (experiment.run / "evaluation" / f"{NAME}.md").read_text(encoding="utf-8")
+    for shown in ("| BLEU ", "| perplexity ", "| BLEU as in the paper", "`nrefs:1|case:mixed", "Command: `python "):
+        assert shown in table
+    assert len(list((experiment.run / "evaluation").iterdir())) == 2
 
 
 def test_the_split_that_was_asked_for(experiment: Experiment) -> None:
@@ -153,15 +170,133 @@ def test_a_reference_one_line_short(experiment: Experiment) -> None:
     assert not (experiment.run / "evaluation").exists()
 
 
+def figures(report: dict[str, Any]) -> dict[str, Any]:
+    """What must not depend on when, where and how fast a split is scored."""
+    about = ("seconds", "sentences_per_second", "search", "command", "date", "threads", "device", "report")
+    return {key: value for key, value in report.items() if key not in about}
+
+
 def test_after_training(experiment: Experiment, capsys: pytest.CaptureFixture[str]) -> None:
-    """Fault: the end of training scores another split, checkpoint or search than the evaluation script."""
+    """Fault: the end of training scores another split, checkpoint, search or metric than the evaluation script."""
+    experiment.data.metrics = [Metric.bleu, Metric.ter]
     config = TrainConfig(experiment="tiny", run_dir=str(experiment.run), data=experiment.data, search=SEARCH)
     evaluate_run(config)
     at_the_end = experiment.report(NAME)
     assert "BLEU 100.00" in capsys.readouterr().out
+    saved = checkpoint.load(experiment.checkpoint)
+    saved["config"]["data"]["metrics"] = ["bleu", "ter"]
+    checkpoint.save(experiment.checkpoint, saved)
     evaluate_split(experiment.checkpoint, "test", SEARCH)
     afterwards = experiment.report(NAME)
-    assert at_the_end["bleu"] == afterwards["bleu"]
+    assert at_the_end.pop("checkpoint") != afterwards.pop("checkpoint")
+    assert figures(at_the_end) == figures(afterwards)
+    assert "chrf" not in afterwards
     config.data.test = {}
     evaluate_run(config)
     assert "no test split" in capsys.readouterr().out
+
+
+def test_a_batch_changes_no_figure(experiment: Experiment) -> None:
+    """Fault: padding leaks: BLEU 9 at one batch size and 24 at another."""
+    experiment.write("test", SOURCE, ["a dog runs .", "red house", "", "a house in snow@@ .", "dog"])
+    found = [
+        figures(evaluate_split(experiment.checkpoint, "test", SearchConfig(batch_size=size, max_length=8)))
+        for size in (1, 128)
+    ]
+    perplexities = [report.pop("perplexity") for report in found]
+    assert found[0] == found[1]
+    assert 0 < found[0]["bleu"]["score"] < 100
+    assert perplexities[0]["score"] == pytest.approx(perplexities[1]["score"], rel=1e-5)
+    assert perplexities[0]["tokens"] == perplexities[1]["tokens"]
+
+
+def test_perplexity_is_the_training_loss(experiment: Experiment) -> None:
+    """Fault: another sum than training minimises: </s> left out, averaged by sentence, over the translations."""
+    source, target = ["ein hund läuft .", "rot haus", "", "ein " * 20], ["a dog cat .", "red house .", "dog", "a"]
+    experiment.write("test", source, target)
+    search = SearchConfig(max_length=8, long_lines="cut")  # type: ignore[arg-type]
+    report = evaluate_split(experiment.checkpoint, "test", search)
+    models, tokenizers = load_models([str(experiment.checkpoint)], "cpu", search.precision)
+    ids = [
+        [[*line, EOS] for line in side.encode(text[:2])]
+        for side, text in zip(tokenizers, (source, target), strict=True)
+    ]
+    assert UNK in ids[1][0]  # "cat"
+    tokens = sum(map(len, ids[1]))
+    loss = models[0].loss(pad(ids[0], False), pad(shift(ids[1]), False), pad(ids[1], False)).item()
+    assert report["perplexity"] == {"score": pytest.approx(math.exp(loss / tokens)), "tokens": tokens, "left_out": 2}
+
+
+def test_unknown_shares(experiment: Experiment) -> None:
+    """Fault: </s> counted among the pieces, sides exchanged, a share of lines."""
+    experiment.write("test", ["ein hund läuft nicht", "", "zwei"], ["x", "", "y"])
+    report = evaluate_split(experiment.checkpoint, "test", SEARCH)
+    assert report["unknown"] == {"source": 2 / 5, "output": 0}
+
+
+def test_bleu_by_length(experiment: Experiment) -> None:
+    """Fault: sentences in the wrong bucket, or a bucket scored against others' references."""
+    long = " ".join(["hund"] * 11)
+    experiment.write("test", [*SOURCE, long], [*experiment.translations, "nothing alike , at all"])
+    found = evaluate_split(experiment.checkpoint, "test", SEARCH)["length_buckets"]
+    assert found["of"] == "source"
+    assert [(bucket["words"], bucket["sentences"]) for bucket in found["buckets"]] == [("0-10", 5), ("11-20", 1)]
+    assert found["buckets"][0]["bleu"] == pytest.approx(100)
+    assert found["buckets"][1]["bleu"] < 20
+
+
+def other_model(experiment: Experiment, path: Path) -> ConvS2S:
+    """A checkpoint like the experiment's with other weights."""
+    made = tiny.model(seed=9).float()
+    saved = checkpoint.load(experiment.checkpoint)
+    path.parent.mkdir(parents=True)
+    checkpoint.save(path, {**saved, "model": made.state_dict()})
+    return made
+
+
+def test_an_ensemble(experiment: Experiment, tmp_path: Path) -> None:
+    """Fault: only the first model votes, or its report is overwritten by the ensemble's."""
+    second = tmp_path / "other" / "checkpoints" / "best.pt"
+    models = [tiny.model().float(), other_model(experiment, second)]
+    report = evaluate_split([experiment.checkpoint, second], "test", SEARCH)
+    expected = [best.text for best, *_ in translate_lines(models, tiny.tokenizers(), SOURCE, SEARCH)]
+    assert expected != experiment.translations
+    name = NAME.replace("test", "test.run+other")
+    text = (experiment.run / "translations" / f"{name}.txt").read_text(encoding="utf-8")
+    assert text.split("\n") == [*expected, ""]
+    assert [one["path"] for one in report["checkpoints"]] == [str(experiment.checkpoint), str(second)]
+    assert "checkpoint" not in report
+    alone = evaluate_split(experiment.checkpoint, "test", SEARCH)["perplexity"]["score"]
+    assert report["perplexity"]["score"] != pytest.approx(alone, rel=1e-3)
+    assert ensemble_name(["a/checkpoints/best.pt", "b/checkpoints/last.pt"]) == "a+b-last"
+    assert len(ensemble_name([f"run{i:03}/checkpoints/best.pt" for i in range(40)])) < 20
+
+
+def test_workers(experiment: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault: search.workers ignored by evaluation; a worker that cannot load the models, as here in this process."""
+    seen: list[int] = []
+
+    def in_this_process(
+        make: Callable[[], Translator], parts: Iterable[Sequence[str]], workers: int, warner: Warner
+    ) -> Iterator[list[Translation]]:
+        seen.append(workers)
+        return translate_blocks(make().translate, parts, warner)
+
+    monkeypatch.setattr(evaluate, "translate_in_workers", in_this_process)
+    search = SearchConfig(beam=2, min_length=5, max_length=8, batch_size=2, workers=3)
+    report = evaluate_split(experiment.checkpoint, "test", search)
+    assert seen == [3]
+    assert report["bleu"]["score"] == pytest.approx(100)
+    assert report["report"].endswith(f"{NAME}.json")
+
+
+def test_several_references(experiment: Experiment, tmp_path: Path) -> None:
+    """Fault: all but the first reference forgotten."""
+    paths = [tmp_path / name for name in ("source", "one", "two")]
+    texts = [SOURCE, ["x"] * len(SOURCE), experiment.translations]
+    for path, lines in zip(paths, texts, strict=True):
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    report = evaluate_split(experiment.checkpoint, "test", SEARCH, files=list(map(str, paths)))
+    assert report["bleu"]["score"] == pytest.approx(100)
+    assert "nrefs:2" in report["bleu"]["signature"]
+    assert (report["reference"], report["more_references"]) == (str(paths[1]), [str(paths[2])])

@@ -28,7 +28,7 @@ from convs2s.interop import fairseq_py
 from convs2s.model import ConvS2S
 from convs2s.search.beam import beam_search
 from convs2s.training.checkpoint import build_model, build_tokenizers
-from convs2s.training.loop import padded_left
+from convs2s.training.validation import padded_left
 
 
 def text(layers: Layers) -> str:

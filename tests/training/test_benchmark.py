@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from runs import tiny_model
 from torch.utils.flop_counter import FlopCounterMode
 
+from convs2s.config import ConvolutionForm, Precision
 from convs2s.model import ConvS2S
-from convs2s.training.benchmark import Shape, operations
+from convs2s.model.layers import Conv
+from convs2s.training import benchmark
+from convs2s.training.benchmark import Shape, measure, operations
 
 
 def test_operations_are_those_of_the_products() -> None:
@@ -19,3 +23,13 @@ def test_operations_are_those_of_the_products() -> None:
         model.loss(source, target, target).backward()  # type: ignore[no-untyped-call]
     # The first layers' inputs are embeddings, whose gradients are products too; nothing else is counted on top.
     assert abs(counter.get_total_flops() - operations(model, shape)) < 0.02 * operations(model, shape)
+
+
+@pytest.mark.parametrize("form", [ConvolutionForm.conv1d, ConvolutionForm.product])
+def test_a_measurement_says_what_was_measured(form: ConvolutionForm, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault: figures of one form of the convolution under the other's name, or of a padded batch as if it were not."""
+    monkeypatch.setattr(benchmark, "yardstick", lambda device: 1.0)  # seconds saved
+    model = ConvS2S(tiny_model(dropout=0.0), 15, 17)
+    speed = measure("tiny", model, Shape(3, 5, 6, (15, 17)), Precision.fp32, torch.device("cpu"), 1, form)
+    assert (speed.convolution, speed.padding_share) == (form.value, 0.0)
+    assert {module.conv1d for module in model.modules() if isinstance(module, Conv)} == {form == ConvolutionForm.conv1d}

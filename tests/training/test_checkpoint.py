@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import builtins
-import errno
 import os
 import pickle
-import random
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -14,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from runs import assert_same_state, tiny_config, trained
+from survive import at, fail, flip, operations, watched
 
 from convs2s.errors import UserError
 from convs2s.training import checkpoint, loop
@@ -54,17 +52,8 @@ def test_any_program_reads_it(file: Path) -> None:
 
 def test_every_flipped_bit_is_found(file: Path) -> None:
     """Fault: some byte is covered by no checksum (tried: 2,000 random bits, and every one of the last 100 bytes)."""
-    content = file.read_bytes()
-    draw = random.Random(5)
-    bits = {draw.randrange(8 * len(content)) for _ in range(2000)} | set(
-        range(8 * (len(content) - 100), 8 * len(content))
-    )
-    for bit in bits:
-        damaged = bytearray(content)
-        damaged[bit // 8] ^= 1 << bit % 8
-        file.write_bytes(damaged)
-        with pytest.raises(UserError, match=r"last\.pt: (damaged|not written by this program)"):
-            checkpoint.load(file)
+    counts = flip(file, 2000)
+    assert counts["flips"] == counts["flips found"] > 2000
 
 
 def test_every_truncation_is_found(file: Path) -> None:
@@ -97,40 +86,18 @@ def test_a_pickle_that_runs_code_is_refused(tmp_path: Path, monkeypatch: pytest.
     assert not (tmp_path / "owned").exists()
 
 
-OPERATIONS = [(builtins, "open"), (os, "fsync"), (os, "replace"), (os, "open")]
-
-
-@pytest.mark.parametrize("place", range(6))
-def test_a_failing_file_operation_leaves_the_old_checkpoint(
-    file: Path, place: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("place", range(9))
+def test_a_failing_file_operation_leaves_a_whole_checkpoint(file: Path, place: int) -> None:
     """Fault: a full disk, at whichever operation of a save it shows, costs the checkpoint that was there."""
-    count = 0
-
-    def failing(real: Any) -> Any:
-        def call(*arguments: Any, **keywords: Any) -> Any:
-            nonlocal count
-            count += 1
-            if count == place + 1:
-                raise OSError(errno.ENOSPC, "No space left on device")
-            return real(*arguments, **keywords)
-
-        return call
-
-    with monkeypatch.context() as patch:
-        for module, name in OPERATIONS:
-            patch.setattr(module, name, failing(getattr(module, name)))
-        try:
-            checkpoint.save(file, {**CONTENT, "config": {"new": True}})
-            outcome = "saved"
-        except UserError as error:
-            outcome = str(error)
-    loaded = checkpoint.load(file)
-    if outcome == "saved":
-        assert count <= place, "a failure was swallowed"
+    new = {**CONTENT, "config": {"new": True}}
+    assert operations(lambda: checkpoint.save(file, CONTENT)) == 8
+    if place == 8:
+        checkpoint.save(file, new)
     else:
-        assert "No space left on device" in outcome
-    assert loaded["config"] in (CONTENT["config"], {"new": True})
+        with watched(at(place, fail)), pytest.raises(UserError, match="No space left on device"):
+            checkpoint.save(file, new)
+    expected = CONTENT if place < 6 else new  # the rename is the sixth
+    assert_same_state(expected, checkpoint.load(file))
     assert [path.name for path in file.parent.iterdir()] == ["last.pt"]
 
 

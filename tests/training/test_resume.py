@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +151,42 @@ def test_second_process_is_refused(tmp_path: Path) -> None:
     ):
         pass
     trained(config)
+
+
+@pytest.mark.parametrize("harm", ["vanished", "full"])
+def test_a_vanished_directory_and_a_full_disk_are_told(
+    tmp_path: Path, harm: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault: a stack trace instead of a line that names the directory and the reason; or a checkpoint is lost."""
+    config = tiny_config(tmp_path, training__save_every=2)
+    end_update, directory = Run.end_update, tmp_path / "run"
+
+    def harm_at_5(self: Run, *arguments: Any) -> None:
+        if self.progress.update == 4:
+            if harm == "vanished":
+                directory.rename(tmp_path / "elsewhere")
+            else:
+                (directory / "metrics.jsonl").unlink()
+                (directory / "metrics.jsonl").symlink_to("/dev/full")
+        end_update(self, *arguments)
+
+    reason = {"vanished": "No such file or directory", "full": "No space left on device"}[harm]
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "end_update", harm_at_5)
+        with pytest.raises(UserError, match=rf"{directory}.*{reason}"):
+            loop.train(config)
+    kept = directory if harm == "full" else tmp_path / "elsewhere"
+    assert checkpoint.load(kept / "checkpoints" / "last.pt")["progress"]["update"] >= 4
+
+
+def test_batches_prepared_ahead_change_nothing(tmp_path: Path) -> None:
+    """Fault: training.prefetch changes the order of the batches, or leaves its thread behind."""
+    configs = [tiny_config(tmp_path, f"ahead{count}", training__prefetch=count) for count in (0, 3)]
+    threads = threading.active_count()
+    one, other = (trained(config) for config in configs)
+    assert threading.active_count() == threads
+    assert_same_state({part: one[part] for part in PARTS}, {part: other[part] for part in PARTS})
+    assert metrics(configs[0]) == metrics(configs[1])
 
 
 def test_fine_tuning_starts_from_a_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,13 +1,16 @@
-"""One process of a data-parallel training: worker.py FOLDER RUN OPTIONS [UPDATE], started by torchrun.
+"""One process of a data-parallel training: worker.py FOLDER RUN OPTIONS [UPDATE [UPDATE]], started by torchrun.
 
-With UPDATE, rank 1 dies there once, as if killed.
+Rank 1 dies once at the first UPDATE, as if killed; at the second, torchrun is told to end, once.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,23 +29,33 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.set_default_dtype(torch.float64)
     if death:
-        die_once(Path(folder) / "died", int(death[0]))
+        once(Path(folder) / "died", int(death[0]), lambda run: os.kill(os.getpid(), signal.SIGKILL))
+    if len(death) > 1:
+        once(Path(folder) / "stopped", int(death[1]), tell_torchrun)
     try:
         train(tiny_config(Path(folder), run, **json.loads(options)))
     except Stopped as stopped:
         sys.exit(stopped.exit_status)
 
 
-def die_once(mark: Path, update: int) -> None:
+def tell_torchrun(run: Run) -> None:
+    """To end, and wait for the signal that it passes on."""
+    os.kill(os.getppid(), signal.SIGTERM)
+    while not run.stop_signal:
+        time.sleep(0.01)
+
+
+def once(mark: Path, update: int, act: Callable[[Run], None]) -> None:
+    """Rank 1 acts at the end of that update, unless ``mark`` says that it has."""
     end_update = Run.end_update
 
-    def end_or_die(self: Run, *arguments: Any) -> None:
+    def end_or_act(self: Run, *arguments: Any) -> None:
         if self.world.rank == 1 and self.progress.update == update and not mark.exists():
             mark.touch()
-            os.kill(os.getpid(), 9)
+            act(self)
         end_update(self, *arguments)
 
-    Run.end_update = end_or_die  # type: ignore[method-assign]
+    Run.end_update = end_or_act  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

@@ -1,0 +1,176 @@
+"""Runs laid beside the published figures: for each figure ours, the difference, and every condition that differs.
+
+Figures of different metrics or test sets are never subtracted; where they stand in one line, the line says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from convs2s.evaluation.contrasts import CurveResult, Direction, compare_curves, directions
+from convs2s.evaluation.measures import VALIDATION, Group, Measured, grouped, measurements
+from convs2s.evaluation.paper import METRICS, PAPER, PEERS, Row, Table, read
+from convs2s.evaluation.run_record import RunRecord
+from convs2s.evaluation.significance import Interval
+
+NOT_RUN, NOT_SCORED, ELSEWHERE = "not run", "run, not scored", "–"
+BLEU = ("bleu_paper", "bleu_tokenized", "bleu")  # what stands in for another BLEU, the nearest first
+PERPLEXITIES = (VALIDATION, "perplexity")
+
+
+@dataclass(frozen=True)
+class Line:
+    """A published figure and what we have beside it."""
+
+    table: Table
+    row: Row
+    metric: str
+    state: str = ""  # NOT_RUN, NOT_SCORED, ELSEWHERE (another system's, nothing to run); empty: ``group`` is there
+    group: Group | None = None
+    differs: tuple[str, ...] = ()  # "batch: 4,000 tokens (published: 64 sentences)"
+    comparable: bool = False  # same metric, same test set
+    command: str = ""  # that made ours, or would
+
+    @property
+    def published(self) -> float:
+        return self.row.values[self.metric]
+
+    @property
+    def ours(self) -> Interval | None:
+        """Mean over seeds and its interval; the best seed's figure where the published one is that."""
+        if self.group is None:
+            return None
+        if self.row.best:
+            values = [member.value for member in self.group.members]
+            return Interval(max(values), None, None, None, len(values))
+        return self.group.interval
+
+    @property
+    def difference(self) -> float | None:
+        return self.ours.mean - self.published if self.ours is not None and self.comparable else None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    lines: list[Line]  # peers first, then the paper, in the order of the files
+    curves: list[CurveResult]
+    directions: list[Direction]  # of the ablations
+    others: list[Group]  # figures of runs that no published figure is about
+    runs: list[RunRecord]
+
+
+def compare(runs: Sequence[RunRecord]) -> Comparison:
+    """Lay runs, or none, beside every published figure.  Raises UserError for two runs of the same seed."""
+    peers, paper = read(PEERS), read(PAPER)
+    measured = [one for run in runs for one in measurements(run)]
+    lines = []
+    for table in [*peers.tables, *paper.tables]:
+        for row in table.rows:
+            for metric in row.values:
+                lines += compare_figure(table, row, metric, runs, measured)
+    used = {id(member.run) for line in lines if line.group is not None for member in line.group.members}
+    rest = [one for one in measured if id(one.run) not in used]
+    groups = {id(line): line.group for line in lines}
+    return Comparison(
+        lines,
+        [result for curve in [*peers.curves, *paper.curves] for result in compare_curves(curve, measured)],
+        directions([(line.table, line.row, line.metric, groups[id(line)]) for line in lines]),
+        grouped(rest),
+        list(runs),
+    )
+
+
+def compare_figure(
+    table: Table, row: Row, metric: str, runs: Sequence[RunRecord], measured: Sequence[Measured]
+) -> list[Line]:
+    """The line of a published figure; several where runs of several conditions stand beside it."""
+    if row.experiment is None:
+        return [Line(table, row, metric, ELSEWHERE)]
+    mine = [one for one in measured if is_of(one, table, row)]
+    chosen = []
+    for run in dict.fromkeys(one.run.directory for one in mine):
+        fit = [one for one in mine if one.run.directory == run and usable(one, metric, row)]
+        if fit:
+            chosen.append(min(fit, key=lambda one: preference(one, metric, row)))
+    if not chosen:
+        trained = any(one.metric == VALIDATION for one in mine)
+        return [Line(table, row, metric, NOT_SCORED if trained else NOT_RUN, command=command(row))]
+    lines = []
+    for group in grouped(chosen):
+        differs = differences(group, metric, row)
+        lines.append(
+            Line(
+                table,
+                row,
+                metric,
+                group=group,
+                differs=tuple(differs),
+                comparable=not any(difference.startswith(NEVER_SUBTRACTED[metric]) for difference in differs),
+                command=group.first.run.command,
+            )
+        )
+    return lines
+
+
+def is_of(one: Measured, table: Table, row: Row) -> bool:
+    """Is the figure's run one of the row, at the paper's scale or at that of the table's smaller experiment?"""
+    experiment = one.run.config.experiment
+    if experiment == row.experiment:
+        return has(one.facts, row.select)
+    scaled = table.scaled
+    return scaled is not None and experiment == scaled.experiment and has(one.facts, {**scaled.select, **row.select})
+
+
+def has(facts: dict[str, str], select: dict[str, str]) -> bool:
+    """Whether the conditions are those selected; what the figure does not depend on (beam, for a loss) is left out."""
+    return all(facts.get(name, text) == text for name, text in select.items())
+
+
+def usable(one: Measured, metric: str, row: Row) -> bool:
+    """May the figure stand beside the published one, if need be with a word on metric or test set?"""
+    if one.metric == metric:
+        return one.test == row.test or METRICS[metric].digits > 0
+    return metric.startswith("bleu") and one.metric in BLEU
+
+
+def preference(one: Measured, metric: str, row: Row) -> tuple[int, bool, int, int, str]:
+    """Orders the figures of a run, the fittest first: metric, test set, conditions, the first of its test splits."""
+    splits = list(one.run.config.data.test)
+    split = one.run.reports.get(one.report, {}).get("split")
+    kin = [metric, *(name for name in BLEU if name != metric)]
+    unlike = sum(one.facts.get(name, text) != text for name, text in row.conditions.items())
+    place = splits.index(split) if split in splits else len(splits)
+    return kin.index(one.metric), one.test != row.test, unlike, place, one.report
+
+
+# What a figure's difference must not begin with for it to be a difference of like and like.
+NEVER_SUBTRACTED = {
+    metric: ("metric:", "test set:", "data:", "vocabulary:") if metric in PERPLEXITIES else ("metric:", "test set:")
+    for metric in METRICS
+}
+
+
+def differences(group: Group, metric: str, row: Row) -> list[str]:
+    """Every condition of the published figure that ours does not meet."""
+    ours, facts = group.first, group.facts | {"seeds": str(len(group.members))}
+    found = []
+    if ours.metric != metric:
+        found.append(f"metric: {METRICS[ours.metric].label} (published: {METRICS[metric].label})")
+    if ours.metric != VALIDATION and ours.test != row.test:
+        found.append(f"test set: {ours.test} (published: {row.test})")
+    return found + [
+        f"{name}: {facts[name]} (published: {text})"
+        for name, text in row.conditions.items()
+        if name in facts and facts[name] != text
+    ]
+
+
+def command(row: Row) -> str:
+    """What would make a row's figure."""
+    training = " ".join(filter(None, [f"python scripts/train.py experiment={row.experiment}", row.options]))
+    beam = row.select.get("beam", "5")
+    if beam == "5":
+        return training
+    checkpoint = f"runs/{row.experiment}/checkpoints/best.pt"
+    return f"{training} && python scripts/evaluate.py checkpoint={checkpoint} search.beam={beam}"

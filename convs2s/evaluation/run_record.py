@@ -1,0 +1,114 @@
+"""What a run directory tells, read back: configuration, epochs, scores, command, pictures of attention."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from convs2s.config import TrainConfig, from_plain
+from convs2s.errors import UserError
+from convs2s.evaluation.places import Places, kept_name
+
+PICTURES = (".svg", ".png", ".json")  # of scripts/plot_attention.py, a line each
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """A run directory; ``name`` is how reports call it."""
+
+    directory: Path
+    name: str
+    config: TrainConfig
+    epochs: list[dict[str, Any]]  # the epoch lines of metrics.jsonl
+    reports: dict[str, dict[str, Any]]  # the files of evaluation/, by name
+    command: str  # that trained it, or "" where that was not written down
+    pictures: list[Path]  # under attention/
+
+    def perplexities(self) -> dict[int, float]:
+        """Validation perplexity by epoch, from 1."""
+        return {line["epoch"]: line["valid_perplexity"] for line in self.epochs}
+
+
+def find_runs(patterns: Sequence[str]) -> list[Path]:
+    """The run directories that runs= names, sorted.
+
+    A folder without config.yaml stands for the runs below it, a pattern (results/*) for the folders it matches, none
+    or more.  Raises UserError for a folder that is not there, and for one that neither is a run nor holds any.
+    """
+    found: set[Path] = set()
+    for pattern in patterns:
+        if any(sign in pattern for sign in "*?["):
+            path = Path(pattern)
+            start = Path(path.anchor)
+            folders = [folder for folder in start.glob(str(path.relative_to(start))) if folder.is_dir()]
+        else:
+            folders = [Path(pattern)]
+        for folder in folders:
+            if not folder.is_dir():
+                raise UserError(f"runs: {folder}: there is no such folder; give run directories of scripts/train.py")
+            inside = [folder] if (folder / "config.yaml").exists() else [p.parent for p in folder.rglob("config.yaml")]
+            if not inside:
+                raise UserError(
+                    f"runs: {folder}: not a run directory (no config.yaml); give what scripts/train.py wrote"
+                )
+            found.update(inside)
+    return sorted(found)
+
+
+def read_run(directory: Path) -> RunRecord:
+    """A run directory; UserError that names the file where something is missing or damaged."""
+    path = directory / "config.yaml"
+    try:
+        config = from_plain(TrainConfig, yaml.safe_load(path.read_text(encoding="utf-8")))
+    except UserError as error:
+        raise UserError(f"{path}: {error}; not a run of this version of the program") from error
+    except (OSError, ValueError, TypeError, AttributeError, yaml.YAMLError) as error:
+        raise UserError(f"{path}: unreadable ({str(error).splitlines()[0]:.80}); leave this run out") from error
+    environment = read_json(directory / "environment.json") if (directory / "environment.json").exists() else {}
+    return RunRecord(
+        directory,
+        kept_name(directory, config),
+        config,
+        read_epochs(directory / "metrics.jsonl"),
+        {path.stem: read_json(path) for path in sorted((directory / "evaluation").glob("*.json"))},
+        Places(directory, config).command(str(environment.get("command", ""))),
+        sorted(path for path in (directory / "attention").glob("line*") if path.suffix in PICTURES),
+    )
+
+
+def read_epochs(path: Path) -> list[dict[str, Any]]:
+    """The epoch lines of a metrics.jsonl; none where no epoch has ended."""
+    epochs = []
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: unreadable ({error!s:.80}); a run directory has one, leave this run out") from error
+    for number, line in enumerate(lines, start=1):
+        if not line:
+            continue
+        try:
+            values = json.loads(line)
+            if values["kind"] == "epoch":
+                if not (isinstance(values["epoch"], int) and values["valid_perplexity"] >= 1):
+                    raise ValueError("a perplexity below 1")
+                epochs.append(values)
+        except (ValueError, KeyError, TypeError) as error:
+            raise UserError(
+                f"{path}, line {number}: damaged ({error!s:.60}); mend the line, or leave this run out"
+            ) from error
+    return epochs
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(content, dict):
+            raise ValueError("not an object")
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: damaged ({error!s:.80}); score the run again, or leave it out") from error
+    return content

@@ -1,0 +1,45 @@
+"""What must hold before the first update: options that work, a directory to write, sentences that fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from convs2s.config import TrainConfig
+from convs2s.data.corpus import check_lengths
+from convs2s.data.prepare import Prepared, check_tests, split_paths
+from convs2s.errors import UserError
+from convs2s.search.settings import check_search
+
+
+def check_options(config: TrainConfig) -> None:
+    """Refuse options that cannot work, by name."""
+    for part in (config.model, config.optimizer, config.training):
+        part.check()
+    if config.training.validation_bleu or config.training.samples:
+        check_search(config.search)
+
+
+def as_started(config: TrainConfig, before: TrainConfig) -> TrainConfig:
+    """A fine-tuning's configuration: text and model are those of the checkpoint, but for this run's dropout."""
+    dropout = {name: value for name, value in vars(config.model).items() if name.startswith("dropout")}
+    return replace(config, text=before.text, model=replace(before.model, **dropout))
+
+
+def make_directory(directory: Path) -> None:
+    """The run's directory, made and writable, or a UserError."""
+    try:
+        (directory / "checkpoints").mkdir(parents=True, exist_ok=True)
+        (directory / ".lock").touch()
+    except OSError as error:
+        raise UserError(f"run_dir={directory}: {error.strerror}; give another run_dir") from error
+
+
+def check_data(data: Prepared, config: TrainConfig, log: Callable[[str], None]) -> None:
+    """Refuse, before the first update, sentences beyond the position tables, in any split."""
+    model = config.model
+    limits = model.max_positions - 2, (model.max_target_positions or model.max_positions) - 2
+    for split, corpus in (("train", data.train), ("valid", data.valid)):
+        check_lengths(corpus, limits[0], *split_paths(config.data, split, log), target_limit=limits[1])
+    check_tests(config.data, data.tokenizers, limits[0], log)
