@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import http.client
 import os
+import shutil
 import sys
 import urllib.error
 import urllib.parse
@@ -115,6 +116,9 @@ def _download(url: str, path: Path, pinned: str | None, announce: Log) -> int:
         size = "unknown size" if expected is None else f"{expected / 1e6:,.1f} MB"
         announce(f"fetching {url} ({size}{f', {done / 1e6:,.1f} MB of it are there' if done else ''}) to {path}")
         path.parent.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(path.parent).free
+        if expected is not None and expected - done > free:
+            raise OSError(f"{(expected - done) / 1e6:,.1f} MB are to come, but {free / 1e6:,.1f} MB are free there")
         quiet = not sys.stderr.isatty()
         with (
             part.open("ab" if done else "wb") as file,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -105,6 +106,16 @@ def test_a_failing_fetch_says_what_to_put_where(data: DataConfig, name: str, rea
         fetch(data, [name, "other.de"])
     assert f"put {name}, other.de into {data.root}" in str(caught.value)
     assert [name for name in names(data) if not name.endswith(".part")] == []
+
+
+def test_a_disk_without_room_is_found_out_before_the_download(
+    data: DataConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault: gigabytes fetched until the disk is full."""
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10**9, 10**9, 4))
+    with pytest.raises(UserError, match=r"cannot fetch .*0\.0 MB are to come, but 0\.0 MB are free there.*; put train"):
+        fetch(data, ["train.de"], lambda _: None)
+    assert names(data) == []
 
 
 def test_a_broken_download_goes_on_where_it_ended(data: DataConfig) -> None:

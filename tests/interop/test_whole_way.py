@@ -86,7 +86,7 @@ def test_a_converted_model_goes_through_all_programs(name: str, tmp_path: Path) 
     script("translate")(TranslateConfig(str(path), str(test), str(tmp_path / "out"), **options))
     assert (tmp_path / "out").read_text("utf-8").split("\n") == lines
 
-    pictures = {"input": str(test), "output": str(tmp_path / "pictures"), "format": PictureFormat.svg}
+    pictures = {"input": str(test), "output": str(tmp_path / "pictures"), "formats": [PictureFormat.svg]}
     script("plot_attention")(PlotAttentionConfig(str(path), **pictures, **options))
     assert sorted(file.name for file in (tmp_path / "pictures").iterdir()) == ["line1.svg", "line3.svg"]
 
