@@ -157,7 +157,11 @@ def test_two_hosts(tmp_path: Path, two_hosts: list[tuple[str, str]]) -> None:
         start = ["ip", "netns", "exec", name, *command(tmp_path, "hosts", (*flags, *rendezvous), (5,), **options)]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "pair"}
         agents.append(subprocess.Popen(start, env=environment, stderr=subprocess.PIPE, text=True))
-    said = [agent.communicate()[1] for agent in agents]
+    try:
+        said = [agent.communicate()[1] for agent in agents]
+    finally:
+        for agent in agents:
+            agent.kill()
     assert [agent.returncode for agent in agents] == [0, 0], "".join(text[-3000:] for text in said)
     assert (tmp_path / "died").exists()
     other = last(tmp_path, "hosts")
