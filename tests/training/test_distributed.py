@@ -145,19 +145,18 @@ def test_two_hosts(tmp_path: Path, two_hosts: list[tuple[str, str]]) -> None:
     finally:
         torch.set_default_dtype(torch.float32)
     agents = []
-    for rank, (name, address) in enumerate(two_hosts):
-        flags = (
-            "--nnodes=2",
-            f"--node-rank={rank}",
-            "--nproc-per-node=1",
-            "--max-restarts=3",
-            f"--local-addr={address}",
-        )
+    for i, (name, address) in enumerate(two_hosts):
+        flags = ("--nnodes=2", "--nproc-per-node=1", "--max-restarts=3", f"--local-addr={address}")
         rendezvous = ("--rdzv-backend=c10d", f"--rdzv-endpoint={two_hosts[0][1]}:29400", "--rdzv-id=tiny")
+        rendezvous = (*rendezvous, f"--rdzv-conf=is_host={1 - i}")  # it would ask the name service
         start = ["ip", "netns", "exec", name, *command(tmp_path, "hosts", (*flags, *rendezvous), (5,), **options)]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "pair"}
         agents.append(subprocess.Popen(start, env=environment, stderr=subprocess.PIPE, text=True))
-    said = [agent.communicate()[1] for agent in agents]
+    try:
+        said = [agent.communicate()[1] for agent in agents]
+    finally:
+        for agent in agents:
+            agent.kill()
     assert [agent.returncode for agent in agents] == [0, 0], "".join(text[-3000:] for text in said)
     assert (tmp_path / "died").exists()
     other = last(tmp_path, "hosts")
