@@ -57,26 +57,37 @@ FLAGS = [
     "--info",
     "-i",
 ]
+# Hydra keeps no folders and logs of its own: a run's directory is run_dir.
+QUIET = [
+    "hydra/job_logging=disabled",
+    "hydra/hydra_logging=disabled",
+    "hydra.output_subdir=null",
+    "hydra.run.dir=.",
+    "hydra.sweep.dir=.",
+    "hydra.sweep.subdir=.",
+]
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
 
 
 def run(main: Callable[[C], None], schema: type[C], config_name: str) -> None:
     """Call ``main`` with the configuration that configs/CONFIG_NAME.yaml and the command line compose."""
     register(schema, config_name)
-    sys.argv[1:] = with_underscores(sys.argv[1:], schema)
+    given = sys.argv[1:]
+    sys.argv[1:] = arranged(with_underscores(given, schema))
     # Hydra then raises its errors here instead of printing them over several lines.
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")
 
     def job(composed: DictConfig) -> None:
+        sys.argv[1:] = given  # as records of a run quote it
         with one_line_failures(schema):  # here too: Hydra announces what leaves its job over several lines
             name_sweep(composed)
             main(plain(schema, composed))
 
     with one_line_failures(schema):
-        for argument in sys.argv[1:]:
+        for argument in given:
             if argument.startswith("-") and argument.partition("=")[0] not in FLAGS:
                 raise UserError(f"there is no flag {argument}; options are written name=value, --help lists them")
-        if any(argument in ("--help", "-h") for argument in sys.argv[1:]):
+        if any(argument in ("--help", "-h") for argument in given):
             print(help_text(main, schema), flush=True)
         else:
             hydra.main(version_base="1.3", config_path=str(CONFIGS), config_name=config_name)(job)()
@@ -87,6 +98,12 @@ def with_underscores(arguments: list[str], schema: type[Any]) -> list[str]:
     underscore (from_, model_), which the command line and the messages leave out."""
     names = {field.name[:-1]: field.name for field in fields(schema) if field.name.endswith("_")}
     return [re.sub(r"^\w+(?==)", lambda match: names.get(match[0], match[0]), argument) for argument in arguments]
+
+
+def arranged(arguments: list[str]) -> list[str]:
+    """Flags, our own settings of Hydra, overrides: in any other order it says that it does not know half of them."""
+    overrides = [argument for argument in arguments if argument[:1] == "~" or (argument[:1] != "-" and "=" in argument)]
+    return [argument for argument in arguments if argument not in overrides] + QUIET + overrides
 
 
 @contextmanager

@@ -107,10 +107,10 @@ def test_a_path_with_spaces_and_signs(tmp_path: Path) -> None:
 
 
 def test_a_sweep_gives_each_run_its_directory(tmp_path: Path) -> None:
-    """Fault: the runs of a sweep write into one directory, or cannot be told apart by its name."""
+    """Fault: the runs of a sweep write into one directory, cannot be told apart by its name, or -m must come first."""
     tiny = ("data.generate=[20, 5, 5]", "text.vocabulary_size=200", "model=small", "training.max_updates=1")
     fast = ("search.max_length=3", "search.beam=1", "training.tensorboard=false", "run_dir=runs/sweep")
-    done = script("train", "-m", *tiny, *fast, "seed=1,2", cwd=tmp_path)
+    done = script("train", *tiny, "-m", *fast, "seed=1,2", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     runs = sorted(path.name for path in (tmp_path / "runs" / "sweep").iterdir())
     assert len(runs) == 2
@@ -125,14 +125,15 @@ def test_a_run_is_repeated_from_its_own_configuration(tmp_path: Path) -> None:
     first = tiny_config(tmp_path, search__max_length=3)
     one = trained(first)
     repeat = ("--config-dir", first.run_dir, "--config-name", "config", f"run_dir={tmp_path / 'again'}")
-    done = script("train", *repeat)
+    done = script("train", *repeat, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "outputs").exists()  # Hydra's own records
     other = checkpoint.load(tmp_path / "again" / "checkpoints" / "last.pt")
     for part in ("model", "optimizer", "progress", "tokenizers"):
         assert_same_state(other[part], one[part], part)
     assert (tmp_path / "again" / "metrics.jsonl").read_text("utf-8") == metrics(first)
     config = Path(first.run_dir) / "config.yaml"
     config.write_text(config.read_text("utf-8") + "colour: red\n", "utf-8")
-    refused = script("train", *repeat)
+    refused = script("train", *repeat, cwd=tmp_path)
     assert refused.returncode == 1
     assert refused.stderr.strip() == "error: there is no option colour; --help lists them"
