@@ -175,7 +175,7 @@ def test_it_learns_to_read_backwards(tmp_path: Path) -> None:
     config = tiny_config(
         tmp_path,
         model=recurrent(encoder=32, decoder=32, embedding=16, output_embedding=32, max_positions=16),
-        training__max_epochs=12,
+        training__max_epochs=18,
         training__batch_tokens=None,
         training__batch_sentences=128,
         optimizer__lr=0.5,
