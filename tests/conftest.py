@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the scripts that tests start; two processes of tests share the cores
 
 import pytest
 import torch
