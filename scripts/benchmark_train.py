@@ -16,7 +16,7 @@ import torch
 import yaml
 
 from convs2s.cli import CONFIGS, run
-from convs2s.config import BenchmarkTrainConfig, ModelConfig, from_plain
+from convs2s.config import BenchmarkTrainConfig, ModelConfig, TrainingConfig, from_plain
 from convs2s.errors import UserError
 from convs2s.files import atomic
 from convs2s.model import build
@@ -45,7 +45,8 @@ def main(config: BenchmarkTrainConfig) -> None:
             torch.manual_seed(1)
             model = build(from_plain(ModelConfig, {**options, "dropout": 0.2}), *vocabularies).to(device)
             shape = Shape(config.sentences or sentences, config.length, config.length, vocabularies)
-            row = measure(name, model, shape, precision, device, config.repeat, config.convolution)
+            training = TrainingConfig(precision=precision, convolution=config.convolution, compile=config.compile)
+            row = measure(name, model, shape, training, device, config.repeat)
             rows.append(asdict(row))
             print(
                 f"{name} · {row.precision} · {row.parameters:,} parameters · {row.tokens_per_second:,.0f} tokens/s · "

@@ -103,6 +103,7 @@ class BenchmarkTrainConfig:
     length: int = option(25, "tokens of every source and target, </s> included")
     repeat: int = option(7, "updates that count; their median is reported")
     convolution: ConvolutionForm = option(ConvolutionForm.auto, "as training.convolution")
+    compile: bool = option(False, "as training.compile")
     threads: int | None = option(None, "CPU threads; null: PyTorch's choice")
     device: str = option("auto", "auto, cpu, cuda or cuda:N")
     output: str | None = option(None, "also write the figures as JSON")

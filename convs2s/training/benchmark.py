@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
-from convs2s.config import ConvolutionForm, OptimizerConfig, Precision, TrainingConfig
+from convs2s.config import OptimizerConfig, TrainingConfig
 from convs2s.data.batching import Batch
 from convs2s.model import Seq2Seq
 from convs2s.search.benchmark import matrix_weights, peak_gib, yardstick
@@ -60,12 +60,14 @@ def measure(
     name: str,
     model: Seq2Seq,
     shape: Shape,
-    precision: Precision,
+    training: TrainingConfig,
     device: torch.device,
     repeat: int,
-    convolution: ConvolutionForm = ConvolutionForm.auto,
 ) -> TrainingSpeed:
-    """The median of ``repeat`` updates on one random batch, after two that do not count."""
+    """The median of ``repeat`` updates on one random batch, after two that do not count.
+
+    training: its precision, convolution and compile count.
+    """
     draw = torch.Generator().manual_seed(1)
     sides = []
     for length, vocabulary in zip((shape.source, shape.target), shape.vocabularies, strict=True):
@@ -76,7 +78,6 @@ def measure(
     indices = torch.arange(shape.sentences).numpy()
     batch = Batch(indices, sides[0], sides[1].roll(1, 1), sides[1], tokens)
     optimizer = NAG(model.parameters(), 0.25, 0.99)
-    training = TrainingConfig(precision=precision, convolution=convolution)
     update = Updater(model, optimizer, training, OptimizerConfig(), 1, World(0, 1, device))
     rates, seconds = [yardstick(device)], []
     for number in range(repeat + 2):
@@ -88,7 +89,7 @@ def measure(
     gflops, rate = operations(model, shape) / median / 1e9, sum(rates) / 2
     return TrainingSpeed(
         name,
-        precision.value,
+        training.precision.value,
         sum(parameter.numel() for parameter in model.parameters()),
         tokens / median,
         rate,
@@ -97,5 +98,5 @@ def measure(
         gflops / rate,
         peak_gib(device),
         float(torch.cat([side.flatten() == PAD for side in sides]).float().mean()),
-        "conv1d" if conv1d_is_faster(device, precision, convolution) else "product",
+        "conv1d" if conv1d_is_faster(device, training.precision, training.convolution) else "product",
     )

@@ -7,7 +7,7 @@ import torch
 from runs import tiny_model
 from torch.utils.flop_counter import FlopCounterMode
 
-from convs2s.config import ConvolutionForm, Precision
+from convs2s.config import ConvolutionForm, TrainingConfig
 from convs2s.model import ConvS2S
 from convs2s.model.layers import Conv
 from convs2s.training import benchmark
@@ -30,6 +30,6 @@ def test_a_measurement_says_what_was_measured(form: ConvolutionForm, monkeypatch
     """Fault: figures of one form of the convolution under the other's name, or of a padded batch as if it were not."""
     monkeypatch.setattr(benchmark, "yardstick", lambda device: 1.0)  # seconds saved
     model = ConvS2S(tiny_model(dropout=0.0), 15, 17)
-    speed = measure("tiny", model, Shape(3, 5, 6, (15, 17)), Precision.fp32, torch.device("cpu"), 1, form)
+    speed = measure("tiny", model, Shape(3, 5, 6, (15, 17)), TrainingConfig(convolution=form), torch.device("cpu"), 1)
     assert (speed.convolution, speed.padding_share) == (form.value, 0.0)
     assert {module.conv1d for module in model.modules() if isinstance(module, Conv)} == {form == ConvolutionForm.conv1d}
