@@ -60,7 +60,7 @@ def test_a_file_of_outputs(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert 30 < found["bleu"]["score"] < 80
     assert found["unknown"] == {"source": 0, "output": 1 / 18}
     assert found["length_buckets"]["of"] == "source"
-    command = ["scripts/evaluate.py", "hypotheses=out", "reference=ref", "source=ref", "language=en"]
+    command = [str(SCRIPT), "hypotheses=out", "reference=ref", "source=ref", "language=en"]
     assert found["command"] == command
     table = (folder / "evaluation" / "out.md").read_text(encoding="utf-8")
     assert f"Command: `python {' '.join(command)}`" in table
