@@ -9,6 +9,7 @@ from __future__ import annotations
 import mmap
 import re
 import struct
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -39,7 +40,7 @@ _REAL = re.compile(rb"[+-]?([0-9]+\.?[0-9]*([eE][+-]?[0-9]+)?|\.[0-9]+([eE][+-]?
 _NUMBER_BYTES = b"0123456789+-.eEinfa \t\r\n"
 
 
-class Encoding:
+class Encoding(ABC):
     """A position in a Torch7 file, and how to read what stands there."""
 
     def __init__(self, path: Path, data: mmap.mmap) -> None:
@@ -53,28 +54,29 @@ class Encoding:
         where = self.position if position is None else position
         raise UserError(f"{self.path}: offset {where}: {problem}; copy or download the file again")
 
+    @abstractmethod
     def integer(self) -> int:
         """A 32-bit integer: type marks, indices, counts."""
-        raise NotImplementedError
 
+    @abstractmethod
     def long(self) -> int:
         """A 64-bit integer: sizes."""
-        raise NotImplementedError
 
+    @abstractmethod
     def longs(self, count: int) -> list[int]:
         """``count`` 64-bit integers."""
-        raise NotImplementedError
 
+    @abstractmethod
     def double(self) -> float:
-        raise NotImplementedError
+        """A 64-bit floating-point number."""
 
+    @abstractmethod
     def characters(self, count: int) -> bytes:
         """``count`` raw bytes, for strings; both encodings write them as they are."""
-        raise NotImplementedError
 
+    @abstractmethod
     def array(self, dtype: np.dtype[Any], count: int) -> Array:
         """``count`` elements of a storage, read-only."""
-        raise NotImplementedError
 
 
 class Binary(Encoding):

@@ -52,6 +52,9 @@ class Seq2Seq(nn.Module, ABC):
     source_vocabulary, target_vocabulary: number of ids.  Weights are drawn from torch's global generator.
     """
 
+    encoder: nn.Module
+    decoder: nn.Module
+
     def __init__(self, config: ModelConfig, source_vocabulary: int, target_vocabulary: int) -> None:
         super().__init__()
         config.check()
@@ -79,13 +82,15 @@ class Seq2Seq(nn.Module, ABC):
     def output_decoder(self) -> OutputDecoder:
         """The decoder, as far as scores of words are concerned."""
 
-    @abstractmethod
     def encode(self, source: Tensor) -> Encoded:
-        """source (B, S) ids, padded on either side."""
+        """source (B, S) ids, padded on either side.  Raises ValueError beyond the position table."""
+        self.check_length(source, self.max_source_length)
+        return self.encoder(source)  # type: ignore[no-any-return]
 
-    @abstractmethod
     def decode(self, encoded: Encoded, target_input: Tensor) -> Decoded:
-        """Every target position at once; target_input (B, T) ids, </s> first, padded on the right."""
+        """Every target position at once; target_input (B, T) ids, </s> first, padded on the right.  Raises likewise."""
+        self.check_length(target_input, self.max_target_length)
+        return self.decoder(target_input, encoded)  # type: ignore[no-any-return]
 
     @abstractmethod
     def start(self, encoded: Encoded, beam: int, vocabulary: Tensor | None = None) -> State:

@@ -10,13 +10,16 @@ from torch import Tensor
 
 from convs2s.config import ModelConfig, SearchPrecision
 from convs2s.model.base import Seq2Seq, State
-from convs2s.model.decoder import Decoded, Decoder
+from convs2s.model.decoder import Decoder
 from convs2s.model.encoder import Encoded, Encoder
 from convs2s.model.incremental import DecoderState, FoldedDecoder
 
 
 class ConvS2S(Seq2Seq):
     """Convolutional sequence to sequence model (paper, sec. 3; original: models/fconv_model.lua)."""
+
+    encoder: Encoder
+    decoder: Decoder
 
     def __init__(self, config: ModelConfig, source_vocabulary: int, target_vocabulary: int) -> None:
         super().__init__(config, source_vocabulary, target_vocabulary)
@@ -26,14 +29,6 @@ class ConvS2S(Seq2Seq):
 
     def output_decoder(self) -> Decoder:
         return self.decoder
-
-    def encode(self, source: Tensor) -> Encoded:
-        self.check_length(source, self.max_source_length)
-        return self.encoder(source)  # type: ignore[no-any-return]
-
-    def decode(self, encoded: Encoded, target_input: Tensor) -> Decoded:
-        self.check_length(target_input, self.max_target_length)
-        return self.decoder(target_input, encoded)  # type: ignore[no-any-return]
 
     @torch.no_grad()
     def start(self, encoded: Encoded, beam: int, vocabulary: Tensor | None = None) -> DecoderState:

@@ -191,6 +191,9 @@ class RecurrentState:
 class LSTMAttention(Seq2Seq):
     """Recurrent encoder-decoder with attention and input feeding."""
 
+    encoder: RecurrentEncoder
+    decoder: RecurrentDecoder
+
     def __init__(self, config: ModelConfig, source_vocabulary: int, target_vocabulary: int) -> None:
         super().__init__(config, source_vocabulary, target_vocabulary)
         self.encoder = RecurrentEncoder(config, source_vocabulary)
@@ -199,14 +202,6 @@ class LSTMAttention(Seq2Seq):
 
     def output_decoder(self) -> RecurrentDecoder:
         return self.decoder
-
-    def encode(self, source: Tensor) -> Encoded:
-        self.check_length(source, self.max_source_length)
-        return self.encoder(source)  # type: ignore[no-any-return]
-
-    def decode(self, encoded: Encoded, target_input: Tensor) -> Decoded:
-        self.check_length(target_input, self.max_target_length)
-        return self.decoder(target_input, encoded)  # type: ignore[no-any-return]
 
     @torch.no_grad()
     def start(self, encoded: Encoded, beam: int, vocabulary: Tensor | None = None) -> RecurrentState:
