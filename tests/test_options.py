@@ -18,15 +18,8 @@ CONFIGS = (
     *("config", "options", "data", "text", "model", "optimizer", "normalization", "training", "search"),
     *("hub", "more", "selection", "unknown", "encoder", "decoder", "side", "layer"),
 )
-LEVELS = (
-    "config",
-    "text",
-    "model data",
-    "search",
-    "training",
-    "evaluation interop",
-    "scripts",
-)  # imports go to the left
+# Parts of the code; each may import from those before it.
+LEVELS = ("config", "text", "model data", "search", "training", "evaluation interop", "scripts")
 FOR_OTHERS = {"convs2s.interop.onnx_model"}  # for programs without PyTorch, which read what convert.py to=onnx wrote
 
 

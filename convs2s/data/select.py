@@ -6,7 +6,7 @@ Rules act on pairs, in this order; a pair counts under the first rule that drops
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
@@ -25,7 +25,6 @@ from convs2s.text.moses import Moses
 
 CHUNK = 20_000  # pairs in memory at a time
 Pair = tuple[str | None, str | None]
-Segmenter = Callable[[str], str]
 
 
 @dataclass

@@ -73,11 +73,6 @@ class Seq2Seq(nn.Module, ABC):
         """Likewise of a target."""
         return (self.config.max_target_positions or self.config.max_positions) - 2
 
-    @property
-    def max_length(self) -> int:
-        """Tokens that either side may have."""
-        return min(self.max_source_length, self.max_target_length)
-
     @abstractmethod
     def output_decoder(self) -> OutputDecoder:
         """The decoder, as far as scores of words are concerned."""

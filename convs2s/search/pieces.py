@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
 
 from convs2s.text.tokenizer import Tokenizer
 from convs2s.text.vocabulary import EOS, PAD, SPECIALS, UNK
@@ -67,8 +66,3 @@ class Joints:
             result = result + word if left or not result else f"{result} {word}"
             result = result + after if right or not after else f"{result} {after}"
         return result
-
-
-def continuations(tokenizer: Tokenizer) -> Tensor:
-    """(V,) True at the pieces that ``search.subwordpen`` is for."""
-    return Joints(tokenizer).continued

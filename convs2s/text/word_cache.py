@@ -13,8 +13,6 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from convs2s.text.vocabulary import UNK
-
 LIMIT = 200_000  # words remembered; about 40 MB. Then the memory starts afresh, so that it never grows with the corpus
 
 
@@ -24,10 +22,6 @@ class Encoded(NamedTuple):
     ids: NDArray[np.int32]  # (all pieces,)
     lengths: NDArray[np.int64]  # (lines,) pieces
     words: NDArray[np.int64]  # (lines,) words between spaces
-
-    @property
-    def unknown(self) -> int:
-        return int((self.ids == UNK).sum())
 
 
 class WordTokenizer(Protocol):

@@ -71,10 +71,6 @@ class World:
         dist.all_gather_object(values, value)
         return values
 
-    def barrier(self) -> None:
-        """Wait for all."""
-        self.sum([0.0])
-
 
 def resolve_device(name: str, local_rank: int = 0) -> torch.device:
     """auto, cpu, cuda or cuda:N as a device; UserError where it is not there."""
