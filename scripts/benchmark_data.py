@@ -6,7 +6,6 @@ second one core reads, encodes with SentencePiece and writes; each with its peak
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import random
 import resource
@@ -29,7 +28,7 @@ from convs2s.data.grammar import generate
 from convs2s.data.lines import Part, Side, read_pairs
 from convs2s.data.storage import find_file
 from convs2s.errors import UserError
-from convs2s.files import atomic
+from convs2s.files import write_json
 from convs2s.text.sentencepiece_tokenizer import SentencePieceTokenizer
 from convs2s.text.tokenizer import Tokenizers
 
@@ -63,9 +62,7 @@ def main(config: BenchmarkDataConfig) -> None:
             },
             "conditions": {"pairs": config.pairs, "ranks": config.ranks, "lines": config.lines, "text": large["text"]},
         }
-        with atomic(Path(config.output)) as file:
-            json.dump(found, file, indent=1)
-            file.write("\n")
+        write_json(Path(config.output), found)
 
 
 def alone(measure: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:

@@ -16,7 +16,6 @@ target down. Pictures need the extra "plot".
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -30,7 +29,7 @@ from convs2s.evaluation.attention import Attention, Reader
 from convs2s.evaluation.attention_page import PAGE, file_name, page
 from convs2s.evaluation.attention_picture import draw
 from convs2s.evaluation.models import load_models
-from convs2s.files import atomic
+from convs2s.files import atomic, make_folder, write_json
 from convs2s.search.lexicon import Links, read_links
 from convs2s.search.streams import read_input
 
@@ -53,10 +52,7 @@ def main(config: PlotAttentionConfig) -> None:
     links: list[Links] = []
     if config.alignment is not None:
         links = same_length(list(read_links(config.alignment)), lines, config.alignment)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"output={folder}: {error.strerror}; give another folder") from error
+    make_folder(folder, "output")
 
     comparison = Comparison(config.alignment or "")
     kept: list[Attention] = []
@@ -66,7 +62,7 @@ def main(config: PlotAttentionConfig) -> None:
             if kind in PICTURES:
                 draw(path, attention.source.pieces, attention.target.pieces, attention.weights, attention.layers)
             elif kind is PictureFormat.json:
-                write_json(path, attention.as_json())
+                write_json(path, attention.as_json(), indent=None)
         if {PictureFormat.html, PictureFormat.tsv} & set(config.formats):
             kept.append(attention)
         if links:
@@ -93,12 +89,6 @@ def same_length(values: list[T], lines: list[str], name: str) -> list[T]:
     if len(values) != len(lines):
         raise UserError(f"{name} has {len(values):,} lines, input= has {len(lines):,}: give one for each")
     return values
-
-
-def write_json(path: Path, content: object) -> None:
-    with atomic(path) as file:
-        json.dump(content, file, ensure_ascii=False)
-        file.write("\n")
 
 
 def write_pages(folder: Path, kept: list[Attention], title: str) -> None:

@@ -11,6 +11,7 @@ from torch import Tensor
 from convs2s.config import ConvertConfig, DataConfig, ModelConfig, TextConfig, TokenizerKind, TrainConfig, to_plain
 from convs2s.data.storage import sha256
 from convs2s.errors import UserError
+from convs2s.files import make_folder
 from convs2s.model import ConvS2S
 from convs2s.text.tokenizer import Tokenizers
 from convs2s.text.whitespace_tokenizer import WhitespaceTokenizer
@@ -82,10 +83,7 @@ def check_fit(name: str, model: ModelConfig, state: dict[str, Tensor], sizes: tu
 def write(output: str, checkpoint: Checkpoint) -> str:
     """Save to OUTPUT/checkpoints/best.pt; returns a line that says so.  Never over a checkpoint that training wrote."""
     path = Path(output) / "checkpoints" / "best.pt"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"output={output}: cannot be made ({error.strerror}); give another folder") from None
+    make_folder(path.parent, "output")
     if path.exists() and "origin" not in load(path):
         raise UserError(f"output={output}: holds a checkpoint of a training; give another folder")
     save(path, checkpoint)

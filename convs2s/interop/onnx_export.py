@@ -23,7 +23,8 @@ from torch import Tensor, nn
 
 from convs2s.config import SourcePadding
 from convs2s.errors import UserError
-from convs2s.interop.safetensors_io import CONFIG, TOKENIZERS, detach, make_folder, write_json
+from convs2s.files import make_folder, write_json
+from convs2s.interop.safetensors_io import CONFIG, TOKENIZERS, detach
 from convs2s.model import ConvS2S, Encoded
 from convs2s.model.decoder import DecoderLayer
 from convs2s.model.layers import Conv, Linear
@@ -45,7 +46,8 @@ def write_onnx(output: str | Path, checkpoint: dict[str, Any]) -> str:
     if not isinstance(built, ConvS2S):
         raise UserError(f"to=onnx knows ConvS2S only, this is a model.architecture={built.config.architecture.value}")
     model = for_export(built)
-    folder = make_folder(output)
+    folder = Path(output)
+    make_folder(folder, "output")
     export(EncoderGraph(model), folder / ENCODER, ["source"], ENCODED)
     export(
         StepGraph(model),

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from convs2s.data.storage import sha256
 from convs2s.errors import UserError
-from convs2s.files import atomic
+from convs2s.files import atomic, make_folder, write_json
 from convs2s.training.checkpoint import build_model, build_tokenizers
 
 WEIGHTS, CONFIG, TOKENIZERS = "model.safetensors", "config.json", "tokenizers.json"
@@ -30,7 +30,8 @@ KEPT = ("source_vocabulary", "target_vocabulary", "config", "origin", "progress"
 def write_folder(output: str | Path, checkpoint: dict[str, Any]) -> str:
     """Write the folder; returns a line that says so.  UserError where it cannot be written."""
     library = safetensors()
-    folder = make_folder(output)
+    folder = Path(output)
+    make_folder(folder, "output")
     weights, shared = split_shared(checkpoint["model"])
     with atomic(folder / WEIGHTS, "wb") as file:
         file.write(library.save(weights, metadata={"format": "pt"}))
@@ -129,22 +130,6 @@ def attach(folder: Path, states: dict[str, Any]) -> dict[str, Any]:
                 value = torch.frombuffer(bytearray(read_bytes(folder / value["file"])), dtype=torch.uint8)
             whole[side][key] = value
     return whole
-
-
-def make_folder(output: str | Path) -> Path:
-    """The folder, made where it is not there."""
-    folder = Path(output)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"output={output}: cannot be made ({error.strerror}); give another folder") from error
-    return folder
-
-
-def write_json(path: Path, content: dict[str, Any]) -> None:
-    with atomic(path) as file:
-        json.dump(content, file, indent=1, ensure_ascii=False)
-        file.write("\n")
 
 
 def read_bytes(path: Path) -> bytes:
