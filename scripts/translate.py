@@ -19,9 +19,10 @@ from convs2s.cli import run
 from convs2s.config import TranslateConfig
 from convs2s.errors import UserError
 from convs2s.evaluation.models import block_size, checkpoint_paths, load_models, load_translator
+from convs2s.messages import say
 from convs2s.search.output import HEADER, open_attention, output_lines
 from convs2s.search.streams import open_output, read_blocks
-from convs2s.search.translate import Block, Translation, Translator, Warner, to_stderr, translate_blocks
+from convs2s.search.translate import Block, Translation, Translator, Warner, translate_blocks
 from convs2s.search.workers import translate_in_workers
 
 
@@ -36,7 +37,7 @@ def main(config: TranslateConfig) -> None:
         tokenizers = ready.tokenizers
     terminal = config.input == "-" and sys.stdin.isatty()
     if terminal:
-        to_stderr("one sentence a line; end with Ctrl-D")
+        say("one sentence a line; end with Ctrl-D")
     with ExitStack() as stack:
         write = stack.enter_context(open_output(config.output))
         write_attention = None
@@ -74,7 +75,7 @@ def forgiving(ready: Translator) -> Callable[[Sequence[str], int], Block]:
         try:
             return ready.translate(lines, first)
         except UserError as error:
-            to_stderr(f"error: {error}")
+            say(f"error: {error}")
             return ready.translate([""] * len(lines), first)
 
     return translate

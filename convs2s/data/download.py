@@ -13,7 +13,7 @@ import sys
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from tqdm import tqdm
@@ -24,9 +24,9 @@ from convs2s.data.sources import RECORD, first_seen, missing, split_names
 from convs2s.data.storage import sha256
 from convs2s.errors import UserError
 from convs2s.files import atomic, locked
+from convs2s.messages import Log
 
 _TIMEOUT = 30  # seconds without an answer
-Log = Callable[[str], None]
 
 
 def fetch(data: DataConfig, names: Sequence[str], log: Log = print) -> None:

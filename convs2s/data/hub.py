@@ -6,7 +6,7 @@ The libraries fetch, check, resume and draw progress bars; we write one line a s
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,9 @@ from typing import Any
 from convs2s.config import DataConfig
 from convs2s.errors import UserError
 from convs2s.files import atomic
+from convs2s.messages import Log
 
 _ROWS = 10_000  # in memory at a time
-Log = Callable[[str], None]
 
 
 def fetch_split(data: DataConfig, split: str, files: Sequence[str], hint: str, log: Log) -> None:

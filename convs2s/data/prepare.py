@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,13 +42,13 @@ from convs2s.data.sources import (
 )
 from convs2s.data.storage import folder_lock, recover, replacing, sha256
 from convs2s.errors import UserError
+from convs2s.messages import Log, silent
 from convs2s.text.tokenizer import Tokenizers, sampled, segmenters, train_tokenizers
 
 _SPLITS = ("train", "valid")
 _MANIFEST = "manifest.json"
 _TOKENIZERS = "tokenizers.pt"
 _HELD_OUT = ("valid.source.txt", "valid.target.txt")
-Log = Callable[[str], None]
 
 
 @dataclass
@@ -91,7 +91,7 @@ def prepare(
             with folder_lock(folder, shared=False, waiting=waiting):
                 recover(folder)
                 wanted = wanted_now()
-                found = _reuse(folder, wanted, seed, _silent)
+                found = _reuse(folder, wanted, seed, silent)
                 if found is None:
                     _check_replaceable(folder)
                     _build(folder, data, text, seed, wanted, log, given)
@@ -288,7 +288,3 @@ def _check_replaceable(folder: Path) -> None:
     foreign = next((path for path in folder.iterdir() if not path.name.startswith(ours)), None)
     if foreign is not None:
         raise UserError(f"data.prepared_dir={folder} holds other things ({foreign.name}); name a new or empty folder")
-
-
-def _silent(_: str) -> None:
-    pass

@@ -22,7 +22,8 @@ from convs2s.evaluation.models import block_size, load_models, load_translator
 from convs2s.evaluation.perplexity import perplexity, unknown_pieces
 from convs2s.evaluation.results import Report, make_folder, markdown, origin, summary, write
 from convs2s.files import atomic
-from convs2s.search.translate import Translation, Translator, Warner, blocks, to_stderr, translate_blocks
+from convs2s.messages import say
+from convs2s.search.translate import Translation, Translator, Warner, blocks, translate_blocks
 from convs2s.search.workers import translate_in_workers
 from convs2s.text.vocabulary import EOS
 from convs2s.text.whitespace_tokenizer import remove_joiners
@@ -68,7 +69,7 @@ def evaluate_split(
         data = replace(data, root=root)
     if files is None and not data.train:
         raise UserError(f"{paths[0]} knows no data, as converted models do: give source= and reference=")
-    source, *targets = split_paths(data, split, to_stderr) if files is None else map(Path, files)
+    source, *targets = split_paths(data, split, say) if files is None else map(Path, files)
     sources, *raw = read_aligned(source, *targets)
     references = [[remove_joiners(line, config.text.joiner) for line in text] for text in raw]
     folder = run_directory(Path(paths[0])) if output is None else Path(output)
@@ -143,7 +144,7 @@ def evaluate_file(
     report_path = folder / "evaluation" / f"{path.name}.json"
     make_folder(report_path.parent)
     if not any(line.strip() for line in lines):
-        to_stderr(f"warning: {hypotheses}: every line is blank")
+        say(f"warning: {hypotheses}: every line is blank")
     report: Report = {
         "split": None,
         "source": source,

@@ -5,7 +5,6 @@ B sentences · S source length.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, islice
@@ -15,6 +14,7 @@ from torch import Tensor
 
 from convs2s.config import LongLines, SearchConfig, SourcePadding
 from convs2s.errors import UserError
+from convs2s.messages import Log, say
 from convs2s.model import Seq2Seq
 from convs2s.search.beam import beam_search
 from convs2s.search.lexicon import read_lexicon
@@ -47,10 +47,6 @@ class Block:
     translations: list[list[Translation]] = field(default_factory=list)  # of each line, best first
     pieces: int = 0  # of the source, </s> included
     unknown: int = 0  # of those, <unk>
-
-
-def to_stderr(message: str) -> None:
-    print(message, file=sys.stderr, flush=True)
 
 
 class Translator:
@@ -157,7 +153,7 @@ class Translator:
 class Warner:
     """Says once that much of the source is unknown to the model."""
 
-    def __init__(self, name: str, warn: Callable[[str], None] = to_stderr) -> None:
+    def __init__(self, name: str, warn: Log = say) -> None:
         self.name, self.warn = name, warn
         self.pieces = self.unknown = 0
         self.warned = False
@@ -183,7 +179,7 @@ def translate_lines(
     chunk: int = CHUNK,
     attention: bool = False,
     layers: bool = False,
-    warn: Callable[[str], None] = to_stderr,
+    warn: Log = say,
 ) -> Iterator[list[Translation]]:
     """For each line, in order, its ``config.nbest`` best translations (fewer where fewer exist), best first.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ import sentencepiece
 import torch
 
 from convs2s.errors import UserError
+from convs2s.messages import Log
 from convs2s.text.vocabulary import EOS, PAD, SPECIALS, UNK
 
 NORMALIZATIONS = ("nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity")
@@ -44,7 +45,7 @@ class SentencePieceTokenizer:
         character_coverage: float = 1.0,
         normalization: str = "nmt_nfkc",
         byte_fallback: bool = False,
-        log: Callable[[str], None] = print,
+        log: Log = print,
     ) -> SentencePieceTokenizer:
         """BPE on ``lines``, the same for the same lines. ``vocabulary_size`` counts the three specials.
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 from convs2s.config import TextConfig, TokenizerKind
 from convs2s.errors import UserError
+from convs2s.messages import Log
 from convs2s.text.moses import Moses
 from convs2s.text.moses_bpe_tokenizer import MosesBpeTokenizer, count_pieces, count_words, learn_codes, read_codes
 from convs2s.text.sentencepiece_tokenizer import NORMALIZATIONS, SentencePieceTokenizer
@@ -93,7 +94,7 @@ def train_tokenizers(
     count: int | None = None,
     languages: tuple[str, str] = ("en", "en"),
     segmented: bool = False,
-    log: Callable[[str], None] = print,
+    log: Log = print,
 ) -> Tokenizers:
     """Learn the tokenisers from the training text. ``source`` is read to its end before ``target``, each once.
 
@@ -164,9 +165,7 @@ def _train_whitespace(config: TextConfig, lines: Iterable[str], max_words: int |
     )
 
 
-def _train_sentencepiece(
-    config: TextConfig, lines: Iterable[str], log: Callable[[str], None]
-) -> SentencePieceTokenizer:
+def _train_sentencepiece(config: TextConfig, lines: Iterable[str], log: Log) -> SentencePieceTokenizer:
     return SentencePieceTokenizer.train(
         lines,
         vocabulary_size=config.vocabulary_size,

@@ -20,12 +20,13 @@ from convs2s.data.batching import Batch, cut_batches, padding_share
 from convs2s.data.prepare import Prepared, prepare
 from convs2s.errors import UserError
 from convs2s.files import atomic, locked, remove_leftovers
+from convs2s.messages import say, silent
 from convs2s.model import build
 from convs2s.search.selection import batch_selector
 from convs2s.training import checkpoint
 from convs2s.training.annealing import Schedule
 from convs2s.training.distributed import World
-from convs2s.training.journal import Journal, perplexity, say, silent
+from convs2s.training.journal import Journal, perplexity
 from convs2s.training.nag import NAG
 from convs2s.training.opening import as_started, check_data, check_options, make_directory
 from convs2s.training.record import check_same_run, flatten, unused_options, write_record
