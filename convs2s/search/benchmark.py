@@ -14,9 +14,10 @@ from typing import ClassVar
 import torch
 
 from convs2s.config import SearchConfig, SearchPrecision
+from convs2s.data.batching import pad
 from convs2s.model import Seq2Seq
 from convs2s.search.beam import beam_search
-from convs2s.search.translate import length_batches, pad
+from convs2s.search.translate import length_batches
 from convs2s.text.vocabulary import EOS, SPECIALS
 
 SIZE = 2048  # of the yardstick's matrices

@@ -14,11 +14,12 @@ import torch
 from torch import Tensor
 
 from convs2s.config import Average, SearchConfig, SourcePadding
+from convs2s.data.batching import pad
 from convs2s.errors import UserError
 from convs2s.model import Seq2Seq
 from convs2s.search.ensemble import Ensemble, widened
 from convs2s.search.settings import check_search
-from convs2s.search.translate import CHUNK, length_batches, pad
+from convs2s.search.translate import CHUNK, length_batches
 from convs2s.text.tokenizer import Tokenizers
 from convs2s.text.vocabulary import EOS
 

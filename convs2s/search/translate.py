@@ -9,10 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, islice
 
-import torch
-from torch import Tensor
-
 from convs2s.config import LongLines, SearchConfig, SourcePadding
+from convs2s.data.batching import pad
 from convs2s.errors import UserError
 from convs2s.messages import Log, say
 from convs2s.model import Seq2Seq
@@ -25,7 +23,7 @@ from convs2s.search.splitting import split_line
 from convs2s.search.trace import Hypothesis
 from convs2s.search.unknown import replace_unknown
 from convs2s.text.tokenizer import Tokenizers
-from convs2s.text.vocabulary import EOS, PAD, UNK
+from convs2s.text.vocabulary import EOS, UNK
 
 CHUNK = 10_000  # lines read, sorted by length and translated before the next are read
 MANY_UNKNOWN = 0.2  # share of <unk> among the source pieces from which on a warning is due
@@ -222,12 +220,6 @@ def length_batches(lengths: Sequence[int], sentences: int, tokens: int, exact: b
             count = max(1, min(sentences, tokens // lengths[waiting[0]]))
             yield waiting[:count]
             del waiting[:count]
-
-
-def pad(sources: Sequence[Sequence[int]]) -> Tensor:
-    """(B, S) ids, padded on the right."""
-    longest = max(map(len, sources))
-    return torch.tensor([[*source, *[PAD] * (longest - len(source))] for source in sources])
 
 
 def join(parts: Sequence[Sequence[Translation]]) -> list[Translation]:
