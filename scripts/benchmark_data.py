@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import multiprocessing
 import random
-import resource
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -18,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from convs2s.cli import run
@@ -29,6 +28,7 @@ from convs2s.data.lines import Part, Side, read_pairs
 from convs2s.data.storage import find_file
 from convs2s.errors import UserError
 from convs2s.files import write_json
+from convs2s.search.benchmark import peak_gib
 from convs2s.text.sentencepiece_tokenizer import SentencePieceTokenizer
 from convs2s.text.tokenizer import Tokenizers
 
@@ -69,16 +69,7 @@ def alone(measure: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, 
     """What a new process measures, with its peak memory in GiB."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         figures = pool.submit(measure, *arguments).result()
-        return figures | {"peak_gib": pool.submit(peak).result() / 2**30}
-
-
-def peak() -> int:
-    """The most memory that this process has had, in bytes."""
-    status = Path("/proc/self/status")
-    if status.exists():  # there the system's figure also counts the process that this one was started from
-        found = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
-        return 1024 * int(found.split()[1])
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+        return figures | {"peak_gib": pool.submit(peak_gib, torch.device("cpu")).result()}
 
 
 def batching(config: BenchmarkDataConfig) -> dict[str, Any]:
