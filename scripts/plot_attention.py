@@ -32,6 +32,7 @@ from convs2s.evaluation.models import load_models
 from convs2s.files import atomic, make_folder, write_json
 from convs2s.search.lexicon import Links, read_links
 from convs2s.search.streams import read_input
+from convs2s.training.checkpoint import run_directory
 
 T = TypeVar("T")
 PICTURES = (PictureFormat.png, PictureFormat.svg, PictureFormat.pdf)
@@ -40,7 +41,8 @@ PICTURES = (PictureFormat.png, PictureFormat.svg, PictureFormat.pdf)
 def main(config: PlotAttentionConfig) -> None:
     if config.alignment is not None and config.target is None:
         raise UserError("alignment= is that of a given translation: give target=, too")
-    folder = Path(config.checkpoint).parent.parent / "attention" if config.output is None else Path(config.output)
+    own = run_directory(Path(config.checkpoint)) / "attention"
+    folder = own if config.output is None else Path(config.output)
     (model,), tokenizers = load_models([config.checkpoint], config.device, config.search.precision)
     lines = list(read_input(config.input))
     reader = Reader(model, tokenizers)

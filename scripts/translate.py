@@ -15,10 +15,10 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from convs2s.cli import run
+from convs2s.cli import files, run
 from convs2s.config import TranslateConfig
 from convs2s.errors import UserError
-from convs2s.evaluation.models import block_size, checkpoint_paths, load_models, load_translator
+from convs2s.evaluation.models import block_size, load_models, load_translator
 from convs2s.messages import say
 from convs2s.search.output import HEADER, open_attention, output_lines
 from convs2s.search.streams import open_output, read_blocks
@@ -27,7 +27,7 @@ from convs2s.search.workers import translate_in_workers
 
 
 def main(config: TranslateConfig) -> None:
-    paths = checkpoint_paths(config.checkpoint)
+    paths = files("checkpoint", config.checkpoint)
     name = "standard input" if config.input == "-" else config.input
     if config.search.workers > 1:  # models are loaded in the workers
         make = partial(translator, config, paths, name)

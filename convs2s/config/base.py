@@ -45,6 +45,17 @@ def to_plain(config: Any) -> dict[str, Any]:
     return plain  # type: ignore[return-value]
 
 
+def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Plain options by their names on the command line: {"a": {"b": 1}} -> {"a.b": 1}."""
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, dict) and value:
+            flat.update(flatten(value, f"{prefix}{key}."))
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
 def from_plain(kind: type[C], plain: dict[str, Any]) -> C:
     """The inverse of ``to_plain``; options that are missing get their defaults, unknown ones raise UserError."""
     try:

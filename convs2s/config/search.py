@@ -47,6 +47,9 @@ class UnknownWordsConfig:
     lexicon: str | None = option(None, "file of aligned words (scripts/lexicon.py); null: always copy")
 
 
+NO_FIGURES = ("nbest", "batch_size", "batch_tokens", "workers")  # options that no score depends on
+
+
 @dataclass
 class SearchConfig:
     beam: int = option(5, "hypotheses kept per sentence (paper: 5); 1: greedy")

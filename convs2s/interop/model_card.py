@@ -10,11 +10,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from convs2s.config import Architecture, ModelConfig, SearchConfig, TokenizerKind, TrainConfig, to_plain
+from convs2s.config import (
+    NO_FIGURES,
+    Architecture,
+    ModelConfig,
+    SearchConfig,
+    TokenizerKind,
+    TrainConfig,
+    flatten,
+    to_plain,
+)
 from convs2s.data.storage import sha256
 from convs2s.files import atomic
-from convs2s.training.checkpoint import train_config
-from convs2s.training.record import flatten
+from convs2s.training.checkpoint import run_directory, train_config
 
 NOT_RECORDED = "not recorded"
 METRICS = {
@@ -24,7 +32,6 @@ METRICS = {
     "ter": "TER",
 }  # others by their own name
 ALWAYS = ("beam", "lenpen", "max_length")  # search options that every score names; others where they are not defaults
-NO_FIGURES = ("nbest", "batch_size", "batch_tokens", "workers")  # which no score depends on
 KINDS = {
     Architecture.convs2s: (
         "ConvS2S",
@@ -53,7 +60,7 @@ def model_card(checkpoint: dict[str, Any], path: Path | None) -> str:
     """
     config = train_config(checkpoint)
     kind, what = KINDS[config.model.architecture]
-    run = None if path is None else path.parent.parent if path.parent.name == "checkpoints" else path.parent
+    run = None if path is None else run_directory(path)
     environment = read_record(run / "environment.json") if run else {}
     parts = [
         *front_matter(config),

@@ -64,6 +64,12 @@ def load(path: str | Path) -> dict[str, Any]:
     return checkpoint
 
 
+def run_directory(path: Path) -> Path:
+    """RUN for RUN/checkpoints/best.pt, and otherwise the folder that the checkpoint lies in."""
+    folder = path.resolve().parent
+    return folder.parent if folder.name == "checkpoints" else folder
+
+
 def newest(folder: Path, log: Log) -> tuple[Path, dict[str, Any]] | None:
     """The checkpoint to resume from: last.pt or, where that is damaged, the one with the most updates.
 

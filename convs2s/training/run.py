@@ -15,7 +15,7 @@ from types import FrameType
 
 import torch
 
-from convs2s.config import BestBy, TrainConfig, to_plain
+from convs2s.config import BestBy, TrainConfig, flatten, to_plain
 from convs2s.data.batching import Batch, cut_batches, padding_share
 from convs2s.data.prepare import Prepared, prepare
 from convs2s.errors import UserError
@@ -29,7 +29,7 @@ from convs2s.training.distributed import World
 from convs2s.training.journal import Journal, perplexity
 from convs2s.training.nag import NAG
 from convs2s.training.opening import as_started, check_data, check_options, make_directory
-from convs2s.training.record import check_same_run, flatten, unused_options, write_record
+from convs2s.training.record import check_same_run, unused_options, write_record
 from convs2s.training.update import Outcome, Updater, check_precision, gradient_norms, shape
 from convs2s.training.validation import Validation, valid_texts
 
