@@ -11,8 +11,8 @@ from contextlib import closing
 import torch
 
 from convs2s.config import TrainConfig
-from convs2s.data.ahead import ahead
 from convs2s.data.batching import Batch, collate, epoch_order
+from convs2s.data.parallel import ahead
 from convs2s.errors import UserError
 from convs2s.training.distributed import connected
 from convs2s.training.run import Run
