@@ -13,11 +13,11 @@ from convs2s.data.storage import sha256
 from convs2s.errors import UserError
 from convs2s.files import make_folder
 from convs2s.model import ConvS2S
+from convs2s.text.moses_bpe_tokenizer import JOINER
 from convs2s.text.tokenizer import Tokenizers
 from convs2s.text.whitespace_tokenizer import WhitespaceTokenizer
 from convs2s.training.checkpoint import load, save
 
-BPE_JOINER = "@@"
 Checkpoint = dict[str, Any]  # as convs2s.training.checkpoint saves it
 
 
@@ -31,7 +31,7 @@ def assemble(
     """
     joiner = config.joiner
     if joiner is None:
-        joiner = BPE_JOINER if any(word.endswith(BPE_JOINER) for side in words for word in side) else ""
+        joiner = JOINER if any(word.endswith(JOINER) for side in words for word in side) else ""
     tokenizers = Tokenizers(*(WhitespaceTokenizer(side, joiner) for side in words))
     sizes = len(tokenizers.source.symbols), len(tokenizers.target.symbols)
     check_fit(config.model_, model, state, sizes)

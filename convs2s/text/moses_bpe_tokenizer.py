@@ -31,6 +31,8 @@ class MosesBpeTokenizer:
     """
 
     kind = "moses_bpe"
+    word_start = ""
+    joiner = JOINER
 
     def __init__(self, pieces: Sequence[str], codes: Sequence[str], moses: Moses) -> None:
         self.symbols: list[str] = [*SPECIALS, *pieces]

@@ -21,6 +21,7 @@ from convs2s.messages import Log
 from convs2s.text.vocabulary import EOS, PAD, SPECIALS, UNK
 
 NORMALIZATIONS = ("nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity")
+WORD_START = "\u2581"  # what SentencePiece makes of a space
 _SPELLINGS = ("< unk >", "< pad >", "< eos >")
 _UNREADABLE = str.maketrans({"\0": " ", "\t": " ", "\r": " ", "\u2585": " "})  # SentencePiece skips lines with these
 
@@ -29,6 +30,8 @@ class SentencePieceTokenizer:
     """Pieces <-> ids by a serialised SentencePiece model (``model``: the bytes of its .model file)."""
 
     kind = "sentencepiece"
+    word_start = WORD_START
+    joiner = ""
 
     def __init__(self, model: bytes) -> None:
         self.model = model
@@ -134,7 +137,7 @@ class _Safe(dict[str, bool]):
 
     def __missing__(self, character: str) -> bool:
         folded = character + unicodedata.normalize("NFKC", character)
-        safe = character != "\u2581" and all(unicodedata.category(c)[0] not in "MZC" for c in folded)
+        safe = character != WORD_START and all(unicodedata.category(c)[0] not in "MZC" for c in folded)
         self[character] = safe
         return safe
 

@@ -24,6 +24,14 @@ class Tokenizer(Protocol):
     def symbols(self) -> list[str]:
         """Piece of each id; as many as the vocabulary is large."""
 
+    @property
+    def word_start(self) -> str:
+        """Mark at the beginning of a piece that begins a word; "": pieces have a joiner, or are words."""
+
+    @property
+    def joiner(self) -> str:
+        """Mark at the end of a piece that goes on in the next; "": none."""
+
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
         """Ids of each line, without </s>; a blank line gives []."""
 
