@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from convs2s.config.base import MISSING, group, option
+from convs2s.config.base import MISSING, check_minimum, group, option
+from convs2s.errors import UserError
 
 
 class LengthUnit(str, Enum):
@@ -109,3 +110,29 @@ class DataConfig:
     )
     drop_duplicates: bool = option(False, "drop training pairs that occurred before, both sides equal")
     workers: int | None = option(None, "processes that encode; null: one a core for large corpora")
+
+    def check(self) -> None:
+        """Raise UserError for a value that cannot work, naming the option."""
+        languages = (self.source, self.target)
+        written = {f"{split}.{language}" for split in ("train", "valid", "test") for language in languages}
+        if self.generate and not {*self.train, *self.valid} <= written:
+            raise UserError(
+                "data.train or data.valid names own files, but data=quickstart writes its own: add data=files"
+            )
+        least = {"min_length": 0, "max_length": 1, "max_ratio": 1, "max_pieces": 1}
+        check_minimum("data", self, {**least, "valid_every": 2, "max_pairs": 1, "workers": 0})
+        if self.min_length > self.max_length:
+            raise UserError(f"data.min_length={self.min_length} must be at most data.max_length={self.max_length}")
+        if not 0 <= self.valid_fraction < 1:
+            raise UserError(f"data.valid_fraction={self.valid_fraction} must be at least 0 and below 1")
+        if self.valid_fraction > 0 and self.valid_every is not None:
+            raise UserError(
+                "data.valid_fraction and data.valid_every are two ways to hold out validation pairs: give one"
+            )
+        if not 0 < self.fraction <= 1:
+            raise UserError(f"data.fraction={self.fraction} must be above 0 and at most 1")
+        weights = {"data.train_weight": self.train_weight}
+        weights |= {f"data.extra[{i}].weight": more.weight for i, more in enumerate(self.extra)}
+        for name, weight in weights.items():
+            if not 0 <= weight <= 255:
+                raise UserError(f"{name}={weight} must be at least 0 and at most 255")

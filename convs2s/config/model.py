@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import reduce
 
-from convs2s.config.base import MISSING, group, option
+from convs2s.config.base import MISSING, check_minimum, group, option
 from convs2s.errors import UserError
 
 
@@ -155,7 +155,7 @@ class ModelConfig:
                 )
             for layer in stack:
                 if min(layer.channels, layer.kernel, layer.repeat) < 1:
-                    raise UserError(f"model.{name}.layers: channels, kernel and repeat must be at least 1, got {layer}")
+                    raise UserError(f"model.{name}.layers: channels, kernel and repeat must be at least 1, not {layer}")
                 if self.bottleneck and layer.channels < self.bottleneck:
                     raise UserError(
                         f"model.bottleneck={self.bottleneck} leaves no channel of a {layer.channels}-channel layer"
@@ -164,7 +164,7 @@ class ModelConfig:
             count = sum(layer.repeat for layer in side.layers)
             distances = [1] * count if side.residuals is None else side.residuals
             if len(distances) != count or not all(0 <= back <= number for number, back in enumerate(distances, 1)):
-                raise UserError(f"model.{name}.residuals: give {count} numbers, the n-th from 0 to n, got {distances}")
+                raise UserError(f"model.{name}.residuals: give {count} numbers, the n-th from 0 to n, not {distances}")
         count = len(self.decoder.attending())
         for number in self.decoder.attention or []:
             if not 1 <= number <= count:
@@ -173,16 +173,9 @@ class ModelConfig:
                 )
         for place in ("source", "target", "hidden", "output"):
             if not 0.0 <= self.rate(place) < 1.0:
-                raise UserError(f"model.dropout_{place} (or model.dropout) must be in [0, 1), got {self.rate(place)}")
-        if self.max_positions < 4:
-            raise UserError(f"model.max_positions={self.max_positions} leaves room for no word: give at least 4")
-        if self.max_target_positions is not None and self.max_target_positions < 4:
-            raise UserError(
-                f"model.max_target_positions={self.max_target_positions} leaves room for no word: at least 4"
-            )
-        for name in ("embedding", "output_embedding"):
-            if getattr(self, name) < 1:
-                raise UserError(f"model.{name} must be at least 1, got {getattr(self, name)}")
+                raise UserError(f"model.dropout_{place} (or model.dropout) must be in [0, 1), not {self.rate(place)}")
+        least = {"max_positions": 4, "max_target_positions": 4, "embedding": 1, "output_embedding": 1, "bottleneck": 0}
+        check_minimum("model", self, least)  # 4 rows: of <unk> and <pad>, a word and </s>
         if self.share_output and self.lookup_output:
             raise UserError("model.share_output and model.lookup_output are two kinds of output layer: choose one")
         if self.share_output and self.embedding != self.output_embedding:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import Enum
 
-from convs2s.config.base import group, option
+from convs2s.config.base import check_minimum, group, option
+from convs2s.errors import UserError
 
 
 @dataclass
@@ -84,3 +86,20 @@ class SearchConfig:
     )
     selection: SelectionConfig = group(SelectionConfig)
     unknown: UnknownWordsConfig = group(UnknownWordsConfig)
+
+    def check(self) -> None:
+        """Raise UserError for a value that cannot work, naming the option."""
+        counts = dict.fromkeys(("beam", "nbest", "batch_size", "batch_tokens", "workers"), 1)
+        lengths = {"min_length": 0, "max_length": 0 if self.max_length_ratio > 0 else 1, "max_length_ratio": 0}
+        check_minimum("search", self, {**counts, **lengths})
+        if self.min_length > self.max_length and not self.max_length_ratio:
+            raise UserError(f"search.min_length={self.min_length} must be at most search.max_length={self.max_length}")
+        for name in ("lenpen", "unkpen", "subwordpen", "covpen", "max_length_ratio"):
+            if not math.isfinite(getattr(self, name)):
+                raise UserError(f"search.{name}={getattr(self, name)} must be a finite number")
+        if self.nbest > self.beam:
+            raise UserError(f"search.nbest={self.nbest} must be at most search.beam={self.beam}")
+        if self.stop == Stop.optimal:
+            for name in ("unkpen", "subwordpen", "covpen"):
+                if getattr(self, name) < 0:
+                    raise UserError(f"search.stop=optimal needs penalties, not rewards: search.{name} is negative")

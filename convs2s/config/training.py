@@ -47,10 +47,11 @@ class OptimizerConfig:
 
     def check(self) -> None:
         """Raise UserError for a value that cannot work, naming the option."""
-        at_least = {"lr": 0.0, "momentum": 0.0, "weight_decay": 0.0, "clip": 0.0, "min_lr": 0.0}
-        check_minimum("optimizer", self, at_least)
-        if self.momentum >= 1.0 or self.shrink <= 1.0:
-            raise UserError(f"optimizer.momentum={self.momentum} must be below 1, optimizer.shrink={self.shrink} above")
+        check_minimum("optimizer", self, dict.fromkeys(("lr", "momentum", "weight_decay", "clip", "min_lr"), 0.0))
+        if self.momentum >= 1.0:
+            raise UserError(f"optimizer.momentum={self.momentum} must be below 1")
+        if self.shrink <= 1.0:
+            raise UserError(f"optimizer.shrink={self.shrink} must be above 1")
 
 
 class Precision(str, Enum):

@@ -25,7 +25,7 @@ from convs2s.data.corpus import Corpus, over_long
 from convs2s.data.download import fetch
 from convs2s.data.encode import encode_selection, encode_texts
 from convs2s.data.lines import Part, Side, read_all_pairs, read_pairs
-from convs2s.data.manifest import check_options, digests, drawn, inputs, wanted_manifest, whole
+from convs2s.data.manifest import digests, drawn, inputs, wanted_manifest, whole
 from convs2s.data.parallel import cores
 from convs2s.data.report import table, warnings
 from convs2s.data.select import Selection, numbered, select
@@ -70,7 +70,7 @@ def prepare(
     ``given``: tokenisers to use instead of learning some, made with the options ``text`` (fine-tuning).
     Errors: UserError for anything wrong with files or options. A folder that was there stays as it was then.
     """
-    check_options(data)
+    data.check()
     names = file_names(data)
     segmenters(text, (data.source, data.target))  # options and packages, before anything is fetched
     folder = Path(data.prepared_dir).resolve()

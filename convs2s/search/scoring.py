@@ -18,7 +18,6 @@ from convs2s.data.batching import pad
 from convs2s.errors import UserError
 from convs2s.model import Seq2Seq
 from convs2s.search.ensemble import Ensemble, widened
-from convs2s.search.settings import check_search
 from convs2s.search.translate import CHUNK, length_batches
 from convs2s.text.tokenizer import Tokenizers
 from convs2s.text.vocabulary import EOS
@@ -66,7 +65,7 @@ def score_lines(
     Of the search's options lenpen, average, batch_size and batch_tokens count. Raises UserError for a line longer than
     the models take, with its number.
     """
-    check_search(config)
+    config.check()
     ensemble = Ensemble(models, config.average)
     exact = any(model.config.source_padding == SourcePadding.original for model in models)
     limits = ensemble.max_source_length, ensemble.max_target_length

@@ -18,7 +18,6 @@ from convs2s.search.beam import beam_search
 from convs2s.search.lexicon import read_lexicon
 from convs2s.search.pieces import Joints
 from convs2s.search.selection import Selection, read_aligned, select_batch
-from convs2s.search.settings import check_search
 from convs2s.search.splitting import split_line
 from convs2s.search.trace import Hypothesis
 from convs2s.search.unknown import replace_unknown
@@ -62,9 +61,9 @@ class Translator:
     ) -> None:
         """name: what the lines come from, for messages; attention, layers: keep them with the hypotheses.
 
-        Raises UserError for impossible search settings.
+        Raises UserError for search options that cannot work.
         """
-        check_search(config)
+        config.check()
         self.models, self.tokenizers, self.config, self.name = models, tokenizers, config, name
         self.attention, self.layers = attention or config.unknown.replace, layers
         self.limit = min(model.max_source_length for model in models)

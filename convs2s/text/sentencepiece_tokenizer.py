@@ -20,7 +20,6 @@ from convs2s.errors import UserError
 from convs2s.messages import Log
 from convs2s.text.vocabulary import EOS, PAD, SPECIALS, UNK
 
-NORMALIZATIONS = ("nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity")
 WORD_START = "\u2581"  # what SentencePiece makes of a space
 _SPELLINGS = ("< unk >", "< pad >", "< eos >")
 _UNREADABLE = str.maketrans({"\0": " ", "\t": " ", "\r": " ", "\u2585": " "})  # SentencePiece skips lines with these

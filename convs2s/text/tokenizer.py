@@ -8,11 +8,10 @@ from itertools import chain
 from typing import Any, NamedTuple, Protocol
 
 from convs2s.config import TextConfig, TokenizerKind
-from convs2s.errors import UserError
 from convs2s.messages import Log
 from convs2s.text.moses import Moses
 from convs2s.text.moses_bpe_tokenizer import MosesBpeTokenizer, count_pieces, count_words, learn_codes, read_codes
-from convs2s.text.sentencepiece_tokenizer import NORMALIZATIONS, SentencePieceTokenizer
+from convs2s.text.sentencepiece_tokenizer import SentencePieceTokenizer
 from convs2s.text.vocabulary import frequent_words
 from convs2s.text.whitespace_tokenizer import WhitespaceTokenizer
 
@@ -86,7 +85,7 @@ def segmenters(config: TextConfig, languages: tuple[str, str]) -> tuple[Moses, M
 
     Errors: UserError for options that cannot work, before any text is read.
     """
-    _check(config)
+    config.check()
     if config.kind is not TokenizerKind.moses_bpe:
         return None
     source, target = (Moses(language, config.punctuation, config.lowercase) for language in languages)
@@ -110,7 +109,7 @@ def train_tokenizers(
     ``languages``, ``segmented``: for moses_bpe, the sides' languages and whether the lines went through ``segmenters``.
     Errors: UserError for options that cannot work; whatever the iterables raise.
     """
-    _check(config)
+    config.check()
     if config.kind is TokenizerKind.moses_bpe:
         return _train_moses_bpe(config, source, target, languages, segmented)
     if config.kind is TokenizerKind.whitespace:
@@ -200,36 +199,3 @@ def _draw(lines: Iterable[str], count: int, wanted: int, seed: int) -> Iterator[
         if draw() * left < wanted:
             wanted -= 1
             yield line
-
-
-def _check(config: TextConfig) -> None:
-    if config.kind is not TokenizerKind.sentencepiece:
-        if config.min_frequency < 1:
-            raise UserError(f"text.min_frequency={config.min_frequency} must be at least 1 (1 keeps every word)")
-        for name in ("max_words", "max_target_words"):
-            value = getattr(config, name)
-            if value is not None and value < 1:
-                raise UserError(f"text.{name}={value} must be at least 1, or null for no limit")
-        if config.joint and config.max_target_words is not None:
-            raise UserError(
-                f"text.max_target_words={config.max_target_words} needs a vocabulary a side: text.joint=false"
-            )
-    if config.kind is TokenizerKind.moses_bpe and config.merges < 0:
-        raise UserError(f"text.merges={config.merges} must be 0 (whole words) or more")
-    if config.kind is TokenizerKind.whitespace:
-        if config.join_input and not config.joiner:
-            raise UserError("text.join_input=true needs text.joiner, e.g. text.joiner='@@'")
-        return
-    if config.join_input:
-        raise UserError(f"text.join_input=true is for text.kind=whitespace; {config.kind.value} reads plain text")
-    if config.kind is TokenizerKind.moses_bpe:
-        return
-    if config.normalization not in NORMALIZATIONS:
-        raise UserError(f"text.normalization={config.normalization} is none of {', '.join(NORMALIZATIONS)}")
-    if not 0 < config.character_coverage <= 1:
-        raise UserError(f"text.character_coverage={config.character_coverage} must lie above 0 and at most at 1")
-    if config.training_lines < 1:
-        raise UserError(f"text.training_lines={config.training_lines} must be at least 1")
-    least = 3 + 1 + 256 * config.byte_fallback
-    if config.vocabulary_size <= least:
-        raise UserError(f"text.vocabulary_size={config.vocabulary_size} must be more than {least}")

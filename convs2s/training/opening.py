@@ -10,15 +10,6 @@ from convs2s.data.corpus import check_lengths
 from convs2s.data.prepare import Prepared, check_tests, split_paths
 from convs2s.errors import UserError
 from convs2s.messages import Log
-from convs2s.search.settings import check_search
-
-
-def check_options(config: TrainConfig) -> None:
-    """Refuse options that cannot work, by name."""
-    for part in (config.model, config.optimizer, config.training):
-        part.check()
-    if config.training.validation_bleu or config.training.samples:
-        check_search(config.search)
 
 
 def as_started(config: TrainConfig, before: TrainConfig) -> TrainConfig:

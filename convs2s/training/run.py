@@ -28,7 +28,7 @@ from convs2s.training.annealing import Schedule
 from convs2s.training.distributed import World
 from convs2s.training.journal import Journal, perplexity
 from convs2s.training.nag import NAG
-from convs2s.training.opening import as_started, check_data, check_options, make_directory
+from convs2s.training.opening import as_started, check_data, make_directory
 from convs2s.training.record import check_same_run, unused_options, write_record
 from convs2s.training.update import Outcome, Updater, check_precision, gradient_norms, shape
 from convs2s.training.validation import Validation, valid_texts
@@ -101,7 +101,7 @@ class Run:
         start = None if training.init_from is None else checkpoint.load(training.init_from)
         if start is not None:
             config = as_started(config, checkpoint.train_config(start))
-        check_options(config)
+        config.check()
         check_precision(training.precision, world.device)
         with ExitStack() as stack:
             if world.first:
