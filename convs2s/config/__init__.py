@@ -7,7 +7,7 @@ Each field carries its meaning, unit and source in ``option(..., help)``; ``--he
 
 from __future__ import annotations
 
-from convs2s.config.base import flatten, from_plain, to_plain
+from convs2s.config.base import check_minimum, flatten, from_plain, to_plain
 from convs2s.config.data import (
     DataConfig,
     Errors,
@@ -120,6 +120,7 @@ __all__ = [
     "TrainingConfig",
     "TranslateConfig",
     "UnknownWordsConfig",
+    "check_minimum",
     "flatten",
     "from_plain",
     "to_plain",

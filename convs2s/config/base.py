@@ -11,6 +11,7 @@ from omegaconf.errors import OmegaConfBaseException
 from convs2s.errors import UserError
 
 T = TypeVar("T")
+C = TypeVar("C")
 MISSING: Any = "???"  # OmegaConf's mark for a value that must be given
 
 
@@ -28,14 +29,11 @@ def group(kind: type[T]) -> T:
 
 
 def check_minimum(group: str, config: Any, minimum: dict[str, float]) -> None:
-    """Raise UserError for the first option below its minimum; null is always fine."""
+    """Raise UserError for the first option below its minimum; null is always fine. group: "" for a script's own."""
     for name, least in minimum.items():
         value = getattr(config, name)
         if value is not None and value < least:
-            raise UserError(f"{group}.{name}={value} must be at least {least}")
-
-
-C = TypeVar("C")
+            raise UserError(f"{f'{group}.{name}' if group else name}={value} must be at least {least}")
 
 
 def to_plain(config: Any) -> dict[str, Any]:
