@@ -141,6 +141,16 @@ class ModelConfig:
     )
     weight_norm_eps: float = option(1e-4, "w = g v / sqrt(|v|^2 + eps) (original: 1e-4; paper: 0)")
 
+    @property
+    def max_source_length(self) -> int:
+        """Tokens a source may have, </s> included: the rows of its position table less those of <unk> and <pad>."""
+        return self.max_positions - 2
+
+    @property
+    def max_target_length(self) -> int:
+        """Likewise of a target."""
+        return (self.max_target_positions or self.max_positions) - 2
+
     def rate(self, place: str) -> float:
         """Drop probability at "source", "target", "hidden" or "output"."""
         own: float | None = getattr(self, f"dropout_{place}")

@@ -226,14 +226,14 @@ def search_options(search: dict[str, Any]) -> Iterator[str]:
 
 
 def limit_lines(config: TrainConfig, manifest: dict[str, Any]) -> list[str]:
-    rows = config.model.max_positions, config.model.max_target_positions or config.model.max_positions
+    limits = config.model.max_source_length, config.model.max_target_length
     longest = manifest.get("splits", {}).get("train", {}).get("longest", {})
     seen = f"{longest['source']} and {longest['target']} pieces" if longest else NOT_RECORDED
     domain = f"trained on {config.data.name} only" if manifest else f"training text {NOT_RECORDED}"
     if manifest and config.training.init_from is not None:
         domain = f"trained on {config.data.name}, after what {config.training.init_from} was trained on"
     return [
-        f"- source sentences up to {rows[0] - 2} pieces, translations up to {rows[1] - 2}, `</s>` included",
+        f"- source sentences up to {limits[0]} pieces, translations up to {limits[1]}, `</s>` included",
         f"- longest source and target sentence in training: {seen}",
         f"- {domain}; tests on text of other domains: not run",
         "- sentences are translated one by one, without context; bias and toxicity tests: not run",

@@ -65,13 +65,13 @@ class Seq2Seq(nn.Module, ABC):
 
     @property
     def max_source_length(self) -> int:
-        """Tokens a source may have, </s> included: the rows of its position table less those of <unk> and <pad>."""
-        return self.config.max_positions - 2
+        """Tokens a source may have, </s> included."""
+        return self.config.max_source_length
 
     @property
     def max_target_length(self) -> int:
         """Likewise of a target."""
-        return (self.config.max_target_positions or self.config.max_positions) - 2
+        return self.config.max_target_length
 
     @abstractmethod
     def output_decoder(self) -> OutputDecoder:

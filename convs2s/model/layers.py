@@ -34,6 +34,11 @@ def embedding_table(rows: int, width: int) -> nn.Embedding:
     return table
 
 
+def positions(real: Tensor) -> Tensor:
+    """(B, T), True at tokens -> the row of the position table for each: PAD + 1 for the first, PAD at padding."""
+    return real.cumsum(1) * real + PAD
+
+
 def autocast_type(x: Tensor) -> torch.dtype:
     """The type that torch.autocast asks of matrix products on x's device, or x's own."""
     device = x.device.type

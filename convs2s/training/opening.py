@@ -29,8 +29,7 @@ def make_directory(directory: Path) -> None:
 
 def check_data(data: Prepared, config: TrainConfig, log: Log) -> None:
     """Refuse, before the first update, sentences beyond the position tables, in any split."""
-    model = config.model
-    limits = model.max_positions - 2, (model.max_target_positions or model.max_positions) - 2
+    limits = config.model.max_source_length, config.model.max_target_length
     for split, corpus in (("train", data.train), ("valid", data.valid)):
         check_lengths(corpus, limits[0], *split_paths(config.data, split, log), target_limit=limits[1])
     check_tests(config.data, data.tokenizers, limits[0], log)
