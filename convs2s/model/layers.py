@@ -6,6 +6,8 @@ B sentences · T positions · C channels · k kernel width.  Every tensor is (B,
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -77,8 +79,8 @@ class WeightNorm(nn.Module):
         self.bias = nn.Parameter(torch.zeros(out))
         self.eps = eps
         self.gradient_scale = 1.0
+        self.effective: Tensor | None = None  # the weight, while it is shared by ``normalised_once``
         self.folded: Product | None = None  # with the effective weight, kept for inference by ConvS2S.fold
-
         self.register_load_state_dict_pre_hook(lambda module, *_: module.train(module.training))  # type: ignore[no-untyped-call]
 
     def weight(self) -> Tensor:
@@ -93,10 +95,30 @@ class WeightNorm(nn.Module):
         """Effective weight (out, fan_in) and bias (out,), through which gradients flow back scaled."""
         if self.folded is not None and not torch.is_grad_enabled():
             return self.folded.weight, self.folded.bias
-        weight, bias = self.weight(), self.bias
+        weight, bias = self.weight() if self.effective is None else self.effective, self.bias
         if self.gradient_scale != 1.0:
             return scale_gradient(weight, self.gradient_scale), scale_gradient(bias, self.gradient_scale)
         return weight, bias
+
+
+@contextmanager
+def normalised_once(model: nn.Module) -> Iterator[None]:
+    """Compute each effective weight once for all forward and backward passes in the block.
+
+    Their gradients are summed on it, and go on to v and g when the block ends.
+    """
+    layers = [module for module in model.modules() if isinstance(module, WeightNorm)]
+    weights = [layer.weight() for layer in layers]
+    shared = [weight.detach().requires_grad_() for weight in weights]
+    try:
+        for layer, weight in zip(layers, shared, strict=True):
+            layer.effective = weight
+        yield
+        used = [(whole, part.grad) for whole, part in zip(weights, shared, strict=True) if part.grad is not None]
+        torch.autograd.backward([weight for weight, _ in used], [grad for _, grad in used])
+    finally:
+        for layer in layers:
+            layer.effective = None
 
 
 class Linear(WeightNorm):

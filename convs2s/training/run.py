@@ -77,8 +77,8 @@ class Run:
         )
         self.schedule = Schedule(options.lr)
         self.progress = Progress()
-        self.updater = Updater(self.model, self.optimizer, config.training, options, config.seed, world)
-        self.updater.selector = batch_selector(config.training.selection, data.tokenizers)
+        selector = batch_selector(config.training.selection, data.tokenizers)
+        self.updater = Updater(self.model, self.optimizer, config.training, options, config.seed, world, selector)
         lengths = data.train.source_lengths, data.train.target_lengths
         self.batches = cut_batches(
             *lengths,
