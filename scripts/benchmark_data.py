@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from convs2s.cli import run
 from convs2s.config import BenchmarkDataConfig
 from convs2s.data.batching import cut_batches, epoch_order
+from convs2s.data.builtin.splits import generate
 from convs2s.data.encode import encode_texts
-from convs2s.data.grammar import generate
 from convs2s.data.lines import Part, Side, read_pairs
 from convs2s.data.storage import find_file
 from convs2s.errors import UserError

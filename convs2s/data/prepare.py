@@ -151,7 +151,7 @@ def check_tests(data: DataConfig, tokenizers: Tokenizers, limit: int, log: Log =
 def _provide(data: DataConfig, names: Sequence[str], seed: int, log: Log) -> None:
     """Write or fetch raw files that are missing."""
     if data.generate:
-        from convs2s.data.grammar import write_corpus
+        from convs2s.data.builtin.splits import write_corpus
 
         write_corpus(Path(data.root), data.generate, seed)
     fetch(data, names, log)

@@ -25,10 +25,10 @@ from convs2s.model import build
 from convs2s.search.selection import batch_selector
 from convs2s.training import checkpoint
 from convs2s.training.annealing import Schedule
+from convs2s.training.checks import as_started, check_data, make_directory
 from convs2s.training.distributed import World
 from convs2s.training.journal import Journal, perplexity
 from convs2s.training.nag import NAG
-from convs2s.training.opening import as_started, check_data, make_directory
 from convs2s.training.record import check_same_run, unused_options, write_record
 from convs2s.training.update import Outcome, Updater, check_precision, gradient_norms, shape
 from convs2s.training.validation import Validation, valid_texts
