@@ -35,12 +35,13 @@ class Encode:
         return source, target
 
 
-def encode_texts(folder: Path, split: str, texts: Sides, tokenizers: Tokenizers, workers: int = 0) -> dict[str, Any]:
+def encode_texts(folder: Path, split: str, texts: Sides, tokenizers: Tokenizers) -> dict[str, Any]:
     """Write a split from its own files, all but pairs with an empty side; returns its part of the manifest."""
     writer, cleaner, read = _writer(folder, split, tokenizers), Cleaner(), 0
     with writer:
-        chunks = numbered(read_all_pairs(*texts, skip=False))
-        for first, (source, target) in ordered(Encode(tokenizers), chunks, workers):
+        encode = Encode(tokenizers)
+        for first, chunk in numbered(read_all_pairs(*texts, skip=False)):
+            source, target = encode(chunk)
             index = np.flatnonzero(cleaner.keep(source.lengths, target.lengths))
             writer.add(source, target, np.arange(first + 1, first + 1 + len(source.lengths)), index)
             read += len(source.lengths)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import resource
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -23,6 +23,7 @@ from convs2s.search.translate import length_batches
 from convs2s.text.vocabulary import EOS, SPECIALS
 
 SIZE = 2048  # of the yardstick's matrices
+TRIES = 5
 GIB = 2**30
 
 
@@ -63,7 +64,6 @@ def measure(
     precision: SearchPrecision,
     repeat: int,
     forced_length: bool = False,
-    clock: Callable[[], float] = time.perf_counter,
 ) -> Speed:
     """Translate ``sources`` (ids with </s>) ``repeat`` times with a folded model; the fastest time counts.
 
@@ -83,18 +83,18 @@ def measure(
 
     device = next(model.parameters()).device
     raw_step = model.raw_step
-    before = yardstick(device, clock)
+    before = yardstick(device)
     seconds = float("inf")
     model.raw_step = counted  # type: ignore[method-assign,assignment]
     try:
         for _ in range(repeat):
             steps = 0
-            start = clock()
+            start = time.perf_counter()
             found = [beam_search(model, source, config) for source in padded]
-            seconds = min(seconds, clock() - start)
+            seconds = min(seconds, time.perf_counter() - start)
     finally:
         model.raw_step = raw_step  # type: ignore[method-assign]
-    gflops = max(before, yardstick(device, clock))
+    gflops = max(before, yardstick(device))
     best = [hypotheses[0] for hypotheses in (h for of_batch in found for h in of_batch)]
     rate = len(sources) / seconds
     arithmetic = sum(operations(model, [len(s) for s in sources], [len(h.ids) for h in best], beam)) / seconds / 1e9
@@ -135,16 +135,16 @@ def matrix_weights(model: Seq2Seq) -> dict[str, int]:
     return sides
 
 
-def yardstick(device: torch.device, clock: Callable[[], float] = time.perf_counter, tries: int = 5) -> float:
-    """GFLOP/s of a float32 product, the best of ``tries``."""
+def yardstick(device: torch.device) -> float:
+    """GFLOP/s of a float32 product, the best of TRIES."""
     a = torch.randn(SIZE, SIZE, device=device)
     best = float("inf")
-    for _ in range(tries):
-        start = clock()
+    for _ in range(TRIES):
+        start = time.perf_counter()
         product = a @ a
         if device.type == "cuda":
             torch.cuda.synchronize(device)
-        best = min(best, clock() - start)
+        best = min(best, time.perf_counter() - start)
         del product
     return 2 * SIZE**3 / best / 1e9
 

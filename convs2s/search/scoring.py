@@ -58,7 +58,6 @@ def score_lines(
     config: SearchConfig,
     *,
     name: str = "input",
-    chunk: int = CHUNK,
 ) -> Iterator[Score]:
     """For each pair of lines, in order, how probable the models find the second given the first.
 
@@ -70,7 +69,7 @@ def score_lines(
     exact = any(model.config.source_padding == SourcePadding.original for model in models)
     limits = ensemble.max_source_length, ensemble.max_target_length
     pairs, first = iter(pairs), 1
-    while block := list(islice(pairs, chunk)):
+    while block := list(islice(pairs, CHUNK)):
         sides = [
             [[*ids, EOS] for ids in tokenizer.encode([pair[side] for pair in block])]
             for side, tokenizer in enumerate(tokenizers)
