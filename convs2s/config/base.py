@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import field
 from typing import Any, TypeVar
 
@@ -28,7 +29,7 @@ def group(kind: type[T]) -> T:
     return field(default_factory=kind)
 
 
-def check_minimum(group: str, config: Any, minimum: dict[str, float]) -> None:
+def check_minimum(group: str, config: Any, minimum: Mapping[str, float]) -> None:
     """Raise UserError for the first option below its minimum; null is always fine. group: "" for a script's own."""
     for name, least in minimum.items():
         value = getattr(config, name)

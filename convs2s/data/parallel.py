@@ -8,7 +8,6 @@ import signal
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
-from functools import partial
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -28,7 +27,7 @@ def ahead(make: Callable[[K], R], keys: Iterable[K], count: int) -> Generator[tu
         return
     thread = ThreadPoolExecutor(1, "ahead")
     try:
-        yield from _in_order(partial(thread.submit, make), ((key, key) for key in keys), count)
+        yield from _in_order(lambda key: thread.submit(make, key), ((key, key) for key in keys), count)
     finally:
         thread.shutdown(cancel_futures=True)
 
@@ -46,7 +45,7 @@ def ordered(work: Callable[[T], R], items: Iterable[tuple[K, T]], workers: int) 
     context = multiprocessing.get_context("spawn")  # a fork would copy locks that other threads hold
     with ProcessPoolExecutor(workers, context, _start, (work,)) as pool:
         try:
-            yield from _in_order(partial(pool.submit, _run), items, 2 * workers)
+            yield from _in_order(lambda value: pool.submit(_run, value), items, 2 * workers)
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
