@@ -182,7 +182,7 @@ def export(graph: EncoderGraph | StepGraph, path: Path, inputs: list[str], outpu
         import onnx  # noqa: F401
         import onnxscript  # noqa: F401
     except ImportError:
-        raise UserError("onnx and onnxscript are not installed: pip install 'convs2s[export]'") from None
+        raise UserError("to=onnx needs onnx and onnxscript: pip install -e '.[export]'") from None
     example, dynamic = graph.example()
     noisy = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
     levels = [logger.level for logger in noisy]

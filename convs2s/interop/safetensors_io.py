@@ -29,12 +29,12 @@ KEPT = ("source_vocabulary", "target_vocabulary", "config", "origin", "progress"
 
 def write_folder(output: str | Path, checkpoint: dict[str, Any]) -> str:
     """Write the folder; returns a line that says so.  UserError where it cannot be written."""
-    library = safetensors()
+    safetensors = library()
     folder = Path(output)
     make_folder(folder, "output")
     weights, shared = split_shared(checkpoint["model"])
     with atomic(folder / WEIGHTS, "wb") as file:
-        file.write(library.save(weights, metadata={"format": "pt"}))
+        file.write(safetensors.torch.save(weights, metadata={"format": "pt"}))
     options = {
         "model_type": "convs2s",
         "architectures": [type(build_model(checkpoint)).__name__],
@@ -53,7 +53,7 @@ def read_folder(path: str | Path) -> dict[str, Any]:
 
     Raises UserError for files that are missing, damaged, or do not belong together.
     """
-    library = safetensors()
+    safetensors = library()
     path = Path(path)
     if not path.exists():
         raise UserError(f"model={path}: no such file or folder; give the folder that to=safetensors wrote")
@@ -62,11 +62,11 @@ def read_folder(path: str | Path) -> dict[str, Any]:
     if options.get("model_type") != "convs2s" or options.get("format") != FORMAT:
         raise UserError(f"{folder / CONFIG}: not of a folder that convert.py to=safetensors wrote")
     try:
-        weights: dict[str, Tensor] = library.load((folder / WEIGHTS).read_bytes())
+        weights: dict[str, Tensor] = safetensors.torch.load((folder / WEIGHTS).read_bytes())
         weights |= {name: weights[other] for name, other in options["shared"].items()}
     except OSError as error:
         raise UserError(f"{folder / WEIGHTS}: {error.strerror}; give the folder that to=safetensors wrote") from error
-    except (library.error, ValueError, KeyError, AttributeError) as error:
+    except (safetensors.SafetensorError, ValueError, KeyError, AttributeError) as error:
         raise UserError(f"{folder / WEIGHTS}: damaged ({error!s:.80})") from error
     checkpoint = {name: options[name] for name in KEPT if name in options}
     checkpoint |= {
@@ -149,18 +149,10 @@ def read_json(path: Path) -> dict[str, Any]:
     return content
 
 
-class Library:
-    """What is used of the safetensors package, which only exports need."""
-
-    def __init__(self) -> None:
-        from safetensors import SafetensorError
-        from safetensors.torch import load, save
-
-        self.error, self.load, self.save = SafetensorError, load, save
-
-
-def safetensors() -> Library:
+def library() -> Any:
+    """The safetensors package, which only exports need."""
     try:
-        return Library()
+        import safetensors.torch
     except ImportError:
-        raise UserError("safetensors is not installed: pip install 'convs2s[export]'") from None
+        raise UserError("model.safetensors needs safetensors: pip install -e '.[export]'") from None
+    return safetensors
