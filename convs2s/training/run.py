@@ -200,7 +200,7 @@ class Run:
                 "tokenizers": self.data.tokenizers.state(),
                 "optimizer": self.optimizer.state_dict(),
                 "scaler": self.updater.scaler.state_dict(),
-                "schedule": self.schedule.state(),
+                "schedule": asdict(self.schedule),
                 "progress": asdict(self.progress),
             },
         )
