@@ -32,7 +32,7 @@ _TIMEOUT = 30  # seconds without an answer
 def fetch(data: DataConfig, names: Sequence[str], log: Log = print) -> None:
     """Fetch those of ``names`` that data.root lacks.
 
-    Errors: UserError that says which files to put where, when there is nothing to fetch from or the fetching fails.
+    Raises UserError that says which files to put where, when there is nothing to fetch from or the fetching fails.
     """
     wanted = missing(data, names)
     if not wanted:
@@ -97,7 +97,7 @@ def _fetch_url(data: DataConfig, name: str, which: str, hint: str, log: Log) -> 
 
 
 def _download(url: str, path: Path, pinned: str | None, announce: Log) -> int:
-    """Bytes of ``path``. Errors: OSError, HTTPException; UserError for a wrong checksum."""
+    """Bytes of ``path``. Raises OSError, HTTPException, and UserError for a wrong checksum."""
     part = path.with_name(f"{path.name}.part")
     done = part.stat().st_size if part.exists() else 0
     request = urllib.request.Request(url, headers={"Range": f"bytes={done}-"} if done else {})

@@ -18,7 +18,7 @@ from convs2s.data.select import Pair, Selection, numbered
 from convs2s.data.sources import Sides
 from convs2s.errors import UserError
 from convs2s.text.tokenizer import Tokenizers
-from convs2s.text.word_cache import Encoded, WordCache
+from convs2s.text.word_cache import EncodedLines, WordCache
 
 
 class Encode:
@@ -28,7 +28,7 @@ class Encode:
         self.tokenizers, self.spaced = tokenizers, spaced
         self._caches: list[WordCache] | None = None
 
-    def __call__(self, pairs: list[Pair]) -> tuple[Encoded, Encoded]:
+    def __call__(self, pairs: list[Pair]) -> tuple[EncodedLines, EncodedLines]:
         if self._caches is None:
             self._caches = [WordCache(tokenizer, self.spaced) for tokenizer in self.tokenizers]
         source, target = (cache([pair[side] or "" for pair in pairs]) for side, cache in enumerate(self._caches))
@@ -104,7 +104,7 @@ def _writer(folder: Path, split: str, tokenizers: Tokenizers) -> CorpusWriter:
 
 
 def _summary(writer: CorpusWriter, read: int, dropped: dict[str, int], names: str) -> dict[str, Any]:
-    """Errors: UserError when no pair is left."""
+    """A split's part of the manifest. Raises UserError when no pair is left."""
     if writer.pairs == 0:
         reasons = ", ".join(f"{name} {count:,}" for name, count in dropped.items() if count)
         raise UserError(f"{names}: none of {read:,} pairs is left ({reasons}); see data.max_length")

@@ -68,7 +68,7 @@ def prepare(
 
     ``seed`` draws the built-in corpus and the lines that SentencePiece learns from: data.seed.
     ``given``: tokenisers to use instead of learning some, made with the options ``text`` (fine-tuning).
-    Errors: UserError for anything wrong with files or options. A folder that was there stays as it was then.
+    Raises UserError for anything wrong with files or options. A folder that was there stays as it was then.
     """
     data.check()
     names = file_names(data)
@@ -109,7 +109,7 @@ def prepare(
 def split_paths(data: DataConfig, split: str, log: Log = print) -> Sides:
     """The raw source and target text of "train", "valid" or a test split, provided where missing, pins checked.
 
-    Errors: UserError for an unknown split, missing files, a wrong checksum.
+    Raises UserError for an unknown split, missing files, a wrong checksum.
     """
     names = split_names(data)
     if split == "valid" and held_out(data):
@@ -137,7 +137,7 @@ def check_tests(data: DataConfig, tokenizers: Tokenizers, limit: int, log: Log =
     """Find out before training whether the test splits can be translated: read every pair, measure every source.
 
     ``limit``: tokens with </s> that the model takes (the position table's rows - 2).
-    Errors: UserError with file and line.
+    Raises UserError with file and line.
     """
     for split in data.test:
         paths = split_paths(data, split, log)

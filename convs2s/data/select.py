@@ -59,7 +59,7 @@ def select(
     """Read all training text once and decide. ``texts``: data.train, then each of data.extra, with weights.
 
     ``segmenters``: moses_bpe's; the words of every pair are then written to ``folder``.
-    Errors: UserError for faults of the files, and where no pair is left.
+    Raises UserError for faults of the files, and where no pair is left.
     """
     source, target = (Side(tuple(part for sides, _ in texts for part in sides[i].parts)) for i in (0, 1))
     own = Side((Part(folder / _SEGMENTED[0]),)), Side((Part(folder / _SEGMENTED[1]),))

@@ -52,7 +52,7 @@ class SentencePieceTokenizer:
         """BPE on ``lines``, the same for the same lines. ``vocabulary_size`` counts the three specials.
 
         A text that does not yield so many pieces gives a smaller vocabulary and a message.
-        Errors: UserError when the text is blank or its characters alone exceed ``vocabulary_size``.
+        Raises UserError when the text is blank or its characters alone exceed ``vocabulary_size``.
         """
         caught: list[Exception] = []
         written = io.BytesIO()

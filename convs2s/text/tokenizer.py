@@ -83,7 +83,7 @@ def _from_state(state: dict[str, Any]) -> Tokenizer:
 def segmenters(config: TextConfig, languages: tuple[str, str]) -> tuple[Moses, Moses] | None:
     """What cuts raw lines of either side into words before anything is learnt; None for kinds that need no such step.
 
-    Errors: UserError for options that cannot work, before any text is read.
+    Raises UserError for options that cannot work, before any text is read.
     """
     config.check()
     if config.kind is not TokenizerKind.moses_bpe:
@@ -107,7 +107,7 @@ def train_tokenizers(
 
     ``count``: lines of either side; with it SentencePiece learns from ``training_lines`` of them, drawn with ``seed``.
     ``languages``, ``segmented``: for moses_bpe, the sides' languages and whether the lines went through ``segmenters``.
-    Errors: UserError for options that cannot work; whatever the iterables raise.
+    Raises UserError for options that cannot work, and whatever the iterables raise.
     """
     config.check()
     if config.kind is TokenizerKind.moses_bpe:
