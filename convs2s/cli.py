@@ -1,6 +1,6 @@
 """Hydra at the edge: a script's command line becomes plain dataclasses, a user's mistake becomes one line.
 
-``run`` is all that a script calls.  It prints ``--help`` from the options' own texts, lets Hydra compose and validate
+``run`` is all that a script calls. It prints ``--help`` from the options' own texts, lets Hydra compose and validate
 the configuration against its schema, and turns every expected failure into one line and exit status 1.
 """
 

@@ -17,7 +17,7 @@ from convs2s.errors import UserError
 def atomic(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
     """Write ``path`` whole or not at all: a temporary file beside it is flushed to disk and renamed at the end.
 
-    Text is UTF-8 with "\\n" line ends.  Raises UserError when the file cannot be written; the old one is then intact.
+    Text is UTF-8 with "\\n" line ends. Raises UserError when the file cannot be written; the old one is then intact.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     text: dict[str, Any] = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
@@ -35,7 +35,7 @@ def atomic(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
 
 
 def write_json(path: Path, content: Any, indent: int | None = 1) -> None:
-    """Write ``content`` as JSON, whole or not at all; ``indent``: None for one long line.  Raises as ``atomic``."""
+    """Write ``content`` as JSON, whole or not at all; ``indent``: None for one long line. Raises as ``atomic``."""
     with atomic(path) as file:
         json.dump(content, file, indent=indent, ensure_ascii=False)
         file.write("\n")

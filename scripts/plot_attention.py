@@ -63,7 +63,7 @@ def main(config: PlotAttentionConfig) -> None:
             path = folder / f"line{attention.line}.{kind.value}"
             if kind in PICTURES:
                 draw(path, attention.source.pieces, attention.target.pieces, attention.weights, attention.layers)
-            elif kind is PictureFormat.json:
+            elif kind == PictureFormat.json:
                 write_json(path, attention.as_json(), indent=None)
         if {PictureFormat.html, PictureFormat.tsv} & set(config.formats):
             kept.append(attention)

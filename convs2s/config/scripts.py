@@ -183,7 +183,7 @@ class Destination(str, Enum):
 
 @dataclass
 class ConvertConfig:
-    """scripts/convert.py.  from and model are taken, as a word of Python and as a group: their fields end in "_"."""
+    """scripts/convert.py. from and model are taken, as a word of Python and as a group: their fields end in "_"."""
 
     from_: Origin = option(
         Origin.checkpoint,

@@ -1,6 +1,6 @@
 """An encoded split on disk: one token array and one offset array a side, memory-mapped, written in one streaming pass.
 
-Legend: N pairs; every sentence ends with </s>, which its length counts.
+N pairs. Every sentence ends with </s>, which its length counts.
 """
 
 from __future__ import annotations

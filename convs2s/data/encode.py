@@ -55,7 +55,7 @@ def encode_selection(
 
     ``spaced``: the text is already cut into words.
     """
-    if data.length_unit is LengthUnit.words:
+    if data.length_unit == LengthUnit.words:
         cleaners = [Cleaner(1, data.max_pieces) for _ in range(2)]
     else:
         cleaners = [Cleaner(data.min_length, data.max_length, data.max_ratio) for _ in range(2)]

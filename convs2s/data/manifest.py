@@ -61,7 +61,7 @@ def wanted_manifest(data: DataConfig, text: TextConfig, files: dict[str, Any]) -
     if text.codes is not None:
         settings["codes"] = sha256(Path(text.codes))
     cleaning = _plain({name: getattr(data, name) for name in _CLEANING})
-    if text.kind is TokenizerKind.moses_bpe:  # which tokenise by language
+    if text.kind == TokenizerKind.moses_bpe:  # which tokenise by language
         cleaning["languages"] = [data.source, data.target]
     return {"format": FORMAT, "inputs": files, "text": settings, "clean": cleaning}
 

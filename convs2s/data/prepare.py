@@ -255,7 +255,7 @@ def _learn(data: DataConfig, text: TextConfig, selection: Selection, seed: int, 
         seed,
         count=count,
         languages=(data.source, data.target),
-        segmented=text.kind is TokenizerKind.moses_bpe,
+        segmented=text.kind == TokenizerKind.moses_bpe,
         log=log,
     )
 
@@ -274,7 +274,7 @@ def _workers(data: DataConfig, text: TextConfig, texts: Sequence[tuple[Sides, fl
     if data.workers is not None:
         return data.workers if data.workers > 1 else 0
     size = sum(path.stat().st_size for path in {p.path for pair, _ in texts for side in pair for p in side.parts})
-    worth = 2e6 if text.kind is TokenizerKind.moses_bpe else 5e7  # bytes; Moses takes most of the time
+    worth = 2e6 if text.kind == TokenizerKind.moses_bpe else 5e7  # bytes; Moses takes most of the time
     return cores() if size > worth and cores() > 1 else 0
 
 

@@ -63,9 +63,9 @@ def select(
     """
     source, target = (Side(tuple(part for sides, _ in texts for part in sides[i].parts)) for i in (0, 1))
     own = Side((Part(folder / _SEGMENTED[0]),)), Side((Part(folder / _SEGMENTED[1]),))
-    skip = data.errors is Errors.skip
+    skip = data.errors == Errors.skip
     hashing = data.drop_duplicates or data.valid_fraction > 0
-    words = data.length_unit is LengthUnit.words
+    words = data.length_unit == LengthUnit.words
     cleaner = Cleaner(data.min_length, data.max_length, data.max_ratio)
     counts, alive, hashes, undecodable = [], [], [], 0
     with ExitStack() as stack:

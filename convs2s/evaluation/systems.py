@@ -89,7 +89,7 @@ def compare_systems(
             for row, outcome in zip(rows, outcomes, strict=True):
                 row[key]["score"] = outcome.score
                 row[key][f"p_{method.name}"] = outcome.p_value
-                if method is Method.bootstrap:
+                if method == Method.bootstrap:
                     row[key] |= {"bootstrap_mean": outcome.mean, "bootstrap_margin": outcome.margin}
     seeds = {
         name: {

@@ -81,7 +81,7 @@ def check_fit(name: str, model: ModelConfig, state: dict[str, Tensor], sizes: tu
 
 
 def write(output: str, checkpoint: Checkpoint) -> str:
-    """Save to OUTPUT/checkpoints/best.pt; returns a line that says so.  Never over a checkpoint that training wrote."""
+    """Save to OUTPUT/checkpoints/best.pt; returns a line that says so. Never over a checkpoint that training wrote."""
     path = Path(output) / "checkpoints" / "best.pt"
     make_folder(path.parent, "output")
     if path.exists() and "origin" not in load(path):

@@ -54,7 +54,7 @@ def write_card(output: str | Path, checkpoint: dict[str, Any], path: Path | None
 
 
 def model_card(checkpoint: dict[str, Any], path: Path | None) -> str:
-    """The card's Markdown.  path: the checkpoint's file; None: it has no run.
+    """The card's Markdown. path: the checkpoint's file; None: it has no run.
 
     The run's records lie in RUN for RUN/checkpoints/best.pt, and for any other file beside it.
     """
@@ -135,7 +135,7 @@ def model_lines(model: ModelConfig, checkpoint: dict[str, Any]) -> list[str]:
 
 
 def input_form(config: TrainConfig) -> str:
-    if config.text.kind is not TokenizerKind.whitespace:
+    if config.text.kind != TokenizerKind.whitespace:
         return f"raw text, one sentence a line; its {config.text.kind.value} tokeniser is inside."
     mark = f", with subwords marked by `{config.text.joiner}`" if config.text.joiner else ""
     return f"text segmented like the training text, words separated by spaces{mark}, one sentence a line."

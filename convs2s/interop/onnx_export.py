@@ -61,7 +61,7 @@ def write_onnx(output: str | Path, checkpoint: dict[str, Any]) -> str:
         "ids": {"unk": UNK, "pad": PAD, "eos": EOS},
         "max_source_length": model.max_source_length,
         "max_target_length": model.max_target_length,
-        "equal_lengths_only": model.config.source_padding is SourcePadding.original,
+        "equal_lengths_only": model.config.source_padding == SourcePadding.original,
         "source_vocabulary": model.source_vocabulary,
         "target_vocabulary": model.target_vocabulary,
     }

@@ -28,7 +28,7 @@ KEPT = ("source_vocabulary", "target_vocabulary", "config", "origin", "progress"
 
 
 def write_folder(output: str | Path, checkpoint: dict[str, Any]) -> str:
-    """Write the folder; returns a line that says so.  UserError where it cannot be written."""
+    """Write the folder; returns a line that says so. UserError where it cannot be written."""
     safetensors = library()
     folder = Path(output)
     make_folder(folder, "output")

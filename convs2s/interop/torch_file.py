@@ -79,7 +79,7 @@ class TorchFile:
             raise UserError(f"{path}: not a file that torch.save wrote, or damaged ({describe(error)})") from error
 
     def tensor(self, stored: Any) -> Tensor:
-        """A tensor of the file, contiguous and in memory of its own.  UserError where it reaches beyond its data."""
+        """A tensor of the file, contiguous and in memory of its own. UserError where it reaches beyond its data."""
         if not isinstance(stored, StoredTensor):
             raise UserError(f"{self.path}: something else stands where a tensor should")
         storage, offset, size, stride = stored

@@ -1,6 +1,6 @@
 """The encoder: source ids -> a key and a value for every source position (paper, sec. 3.1-3.3).
 
-B sentences · S source length · E embedding · C channels.  Every tensor is (B, S, C).
+B sentences · S source length · E embedding · C channels. Every tensor is (B, S, C).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The building blocks: weight-normalised linear and convolution layers, the gated linear unit's block, dropout.
 
-B sentences · T positions · C channels · k kernel width.  Every tensor is (B, T, C).
+B sentences · T positions · C channels · k kernel width. Every tensor is (B, T, C).
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ def scale_gradient(x: Tensor, scale: float) -> Tensor:
 class WeightNorm(nn.Module):
     """Weight, gain and bias of a weight-normalised layer (paper, sec. 3.5; original: nn/WeightNorm.lua).
 
-    w = g v / sqrt(|v|^2 + eps), one norm per output unit.  v: (out, fan_in), g: (out, 1), bias: (out,).
-    Initialised with v ~ N(0, std^2), g = |v|, bias 0.  ``gradient_scale`` multiplies the gradients of all three.
+    w = g v / sqrt(|v|^2 + eps), one norm per output unit. v: (out, fan_in), g: (out, 1), bias: (out,).
+    Initialised with v ~ N(0, std^2), g = |v|, bias 0. ``gradient_scale`` multiplies the gradients of all three.
     """
 
     def __init__(self, fan_in: int, out: int, std: float, eps: float) -> None:
@@ -122,7 +122,7 @@ def normalised_once(model: nn.Module) -> Iterator[None]:
 
 
 class Linear(WeightNorm):
-    """(B, T, in) -> (B, T, out).  Initialised with std sqrt((1 - dropout) / in), ``dropout`` that of its input."""
+    """(B, T, in) -> (B, T, out). Initialised with std sqrt((1 - dropout) / in), ``dropout`` that of its input."""
 
     def __init__(self, channels: int, out: int, eps: float, dropout: float = 0.0) -> None:
         super().__init__(channels, out, math.sqrt((1.0 - dropout) / channels), eps)
@@ -173,7 +173,7 @@ class Convolution(torch.autograd.Function):
 class Conv(WeightNorm):
     """A convolution over whatever stands around each position: (B, T + k - 1, in) -> (B, T, out).
 
-    v is (out, k * in) with the kernel position outermost, as in the original.  Initialised with std
+    v is (out, k * in) with the kernel position outermost, as in the original. Initialised with std
     sqrt(4 (1 - dropout) / (k in)): its output feeds a gated linear unit (paper, sec. 3.5 and appendix).
     """
 
@@ -216,7 +216,7 @@ class GatedBlock(nn.Module):
 
     With a bottleneck the convolution runs between two narrow linear layers, each with its gate (original: -bfactor).
 
-    widths: channels of the stack's input and of every block's output up to this one's input.  distance: the residual
+    widths: channels of the stack's input and of every block's output up to this one's input. distance: the residual
     is that many entries from their end (1: the block's own input; 0: there is none).
     """
 

@@ -86,7 +86,7 @@ def segmenters(config: TextConfig, languages: tuple[str, str]) -> tuple[Moses, M
     Raises UserError for options that cannot work, before any text is read.
     """
     config.check()
-    if config.kind is not TokenizerKind.moses_bpe:
+    if config.kind != TokenizerKind.moses_bpe:
         return None
     source, target = (Moses(language, config.punctuation, config.lowercase) for language in languages)
     return source, target
@@ -110,9 +110,9 @@ def train_tokenizers(
     Raises UserError for options that cannot work, and whatever the iterables raise.
     """
     config.check()
-    if config.kind is TokenizerKind.moses_bpe:
+    if config.kind == TokenizerKind.moses_bpe:
         return _train_moses_bpe(config, source, target, languages, segmented)
-    if config.kind is TokenizerKind.whitespace:
+    if config.kind == TokenizerKind.whitespace:
         limits = {True: config.max_words, False: _max_target_words(config)}
         return _train(config, source, target, lambda lines, first: _train_whitespace(config, lines, limits[first]))
     if count is not None:
@@ -186,7 +186,7 @@ def _train_sentencepiece(config: TextConfig, lines: Iterable[str], log: Log) -> 
 def sampled(config: TextConfig, count: int) -> bool:
     """Whether the seed matters: ``count`` lines a side are more than SentencePiece is to learn from."""
     lines = count * (2 if config.joint else 1)
-    return config.kind is TokenizerKind.sentencepiece and lines > config.training_lines
+    return config.kind == TokenizerKind.sentencepiece and lines > config.training_lines
 
 
 def _draw(lines: Iterable[str], count: int, wanted: int, seed: int) -> Iterator[str]:

@@ -39,7 +39,7 @@ def save(path: Path, checkpoint: dict[str, Any]) -> None:
 
 
 def load(path: str | Path) -> dict[str, Any]:
-    """Read a checkpoint to CPU memory.  UserError when it is missing, damaged, or not one of ours.
+    """Read a checkpoint to CPU memory. UserError when it is missing, damaged, or not one of ours.
 
     Nothing of the file is interpreted before its digest is found right, and then only tensors and plain types are.
     """
@@ -73,7 +73,7 @@ def run_directory(path: Path) -> Path:
 def newest(folder: Path, log: Log) -> tuple[Path, dict[str, Any]] | None:
     """The checkpoint to resume from: last.pt or, where that is damaged, the one with the most updates.
 
-    A damaged file is named to ``log``.  None where there is no checkpoint; UserError where none is whole.
+    A damaged file is named to ``log``. None where there is no checkpoint; UserError where none is whole.
     """
     paths = sorted(folder.glob("*.pt"), key=lambda path: path.name != "last.pt")
     found: list[tuple[Path, dict[str, Any]]] = []

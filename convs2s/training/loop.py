@@ -20,7 +20,7 @@ from convs2s.training.validation import padded_left, validate
 
 
 def train(config: TrainConfig) -> None:
-    """Train until a stop rule holds; resumes what ``run_dir`` holds.  Under torchrun, one of several processes.
+    """Train until a stop rule holds; resumes what ``run_dir`` holds. Under torchrun, one of several processes.
 
     Raises Stopped after a stop signal, with the current update finished and saved, and UserError for what a user can
     mend, before the first update wherever possible.

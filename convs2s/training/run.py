@@ -15,7 +15,7 @@ from types import FrameType
 
 import torch
 
-from convs2s.config import BestBy, TrainConfig, flatten, to_plain
+from convs2s.config import BestBy, Nonfinite, TrainConfig, flatten, to_plain
 from convs2s.data.batching import Batch, cut_batches, padding_share
 from convs2s.data.prepare import Prepared, prepare
 from convs2s.errors import UserError
@@ -268,7 +268,7 @@ class Run:
                 json.dump(report, file, indent=1)
         what = f"update {progress.update}: loss {outcome.loss} or gradient norm {outcome.norm} is not finite"
         self.say(f"{what}; update not applied, sentences in {path}")
-        if training.nonfinite.value == "stop" or progress.skipped > training.max_skips:
+        if training.nonfinite == Nonfinite.stop or progress.skipped > training.max_skips:
             raise UserError(
                 f"{what}; the last checkpoint is intact, the sentences are in {path}: "
                 "lower optimizer.lr, or give training.nonfinite=skip"

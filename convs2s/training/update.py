@@ -125,7 +125,7 @@ def conv1d_is_faster(device: torch.device, precision: Precision, form: Convoluti
     """Whether training convolves by conv1d: what ``form`` says, or what measures faster on such a device.
 
     On a CPU with AVX-512 conv1d was measured at 293 GFLOP/s in fp32, a matrix product over the taps at 200, and the
-    product was faster in bf16; with AVX2 the product's backward pass was 1.6 times as fast as conv1d's.  Nothing was
+    product was faster in bf16; with AVX2 the product's backward pass was 1.6 times as fast as conv1d's. Nothing was
     measured on a GPU: the product, whose gradients are products too, stays.
     """
     if form != ConvolutionForm.auto:
