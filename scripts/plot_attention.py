@@ -88,12 +88,14 @@ def shown(found: Iterator[Attention | None]) -> Iterator[Attention]:
 
 
 def same_length(values: list[T], lines: list[str], name: str) -> list[T]:
+    """The values, one for each line; UserError for more or fewer."""
     if len(values) != len(lines):
         raise UserError(f"{name} has {len(values):,} lines, input= has {len(lines):,}: give one for each")
     return values
 
 
 def write_pages(folder: Path, kept: list[Attention], title: str) -> None:
+    """HTML pages of PAGE lines."""
     pages = max(1, -(-len(kept) // PAGE))
     for number in range(1, pages + 1):
         with atomic(folder / file_name(number)) as file:
@@ -101,6 +103,7 @@ def write_pages(folder: Path, kept: list[Attention], title: str) -> None:
 
 
 def write_words(path: Path, kept: list[Attention]) -> None:
+    """The table of source words that each target word used."""
     with atomic(path) as file:
         file.write("line\ttarget word\tsource words\n")
         for attention in kept:

@@ -63,6 +63,7 @@ def main(config: TranslateConfig) -> None:
 
 
 def translator(config: TranslateConfig, paths: Sequence[str], name: str) -> Translator:
+    """Models and search, ready for lines; each worker process makes its own."""
     attention = config.attention is not None
     layers = config.attention_layers and attention
     return load_translator(paths, config.device, config.search, name=name, attention=attention, layers=layers)
@@ -94,6 +95,7 @@ def prompted(blocks: Iterable[list[str]]) -> Iterator[list[str]]:
 
 
 def remember(blocks: Iterable[list[str]], kept: list[str] | None) -> Iterator[list[str]]:
+    """The blocks as they are, their lines also appended to ``kept``."""
     for block in blocks:
         if kept is not None:
             kept.extend(block)

@@ -28,12 +28,16 @@ class Metric(str, Enum):
 
 @dataclass
 class ExtraConfig:
+    """More training text, beside data.train."""
+
     files: list[str] = option(MISSING, "source file, target file, as data.train")
     weight: float = option(1.0, "copies of each pair in an epoch; a fraction is drawn with data.seed")
 
 
 @dataclass
 class HubConfig:
+    """Where the Hugging Face hub has the text."""
+
     name: str | None = option(None, "data set on the Hugging Face hub, e.g. wmt/wmt14 (extra: hub); null: none")
     config: str | None = option(None, "its configuration, e.g. fr-en")
     revision: str | None = option(None, "its branch or commit; null: the newest")
@@ -43,6 +47,8 @@ class HubConfig:
 
 @dataclass
 class DataConfig:
+    """Which text, and which of its pairs."""
+
     name: str = option(
         "quickstart", "the corpus; names the folder of prepared data; 'quickstart' is written by the program"
     )

@@ -40,6 +40,8 @@ class EncoderGradient(str, Enum):
 
 @dataclass
 class LayerConfig:
+    """Some equal layers of a stack."""
+
     channels: int = option(MISSING, "output channels of the block, after the GLU")
     kernel: int = option(MISSING, "kernel width in positions")
     repeat: int = option(1, "this many such layers in a row")
@@ -65,6 +67,8 @@ RECURRENT = {  # what model.architecture=lstm_attention has no other form of
 
 @dataclass
 class EncoderConfig:
+    """What reads the source."""
+
     layers: list[LayerConfig] = option(
         [LayerConfig(256, 3, 4)],
         "convolution stack, e.g. [{channels: 512, kernel: 3, repeat: 9}] (original: -fconv_nhids, -fconv_kwidths)",
@@ -75,6 +79,8 @@ class EncoderConfig:
 
 @dataclass
 class DecoderConfig:
+    """What writes the target."""
+
     layers: list[LayerConfig] = option(
         [LayerConfig(256, 3, 3)], "convolution stack (original: -fconv_nlmhids, -fconv_klmwidths)"
     )
@@ -92,6 +98,8 @@ class DecoderConfig:
 
 @dataclass
 class ModelConfig:
+    """The network."""
+
     architecture: Architecture = option(
         Architecture.convs2s,
         "convs2s, or, as a contrast, lstm_attention: an LSTM in both directions that reads, one with attention above "

@@ -12,6 +12,8 @@ from convs2s.errors import UserError
 
 @dataclass
 class SelectionConfig:
+    """Vocabulary selection: which target words a sentence is scored over."""
+
     lexicon: str | None = option(
         None, "file of aligned words (scripts/lexicon.py); null: the whole target vocabulary (original: -aligndictpath)"
     )
@@ -45,6 +47,8 @@ class LongLines(str, Enum):
 
 @dataclass
 class UnknownWordsConfig:
+    """What becomes of <unk> in a translation."""
+
     replace: bool = option(False, "replace <unk> by the word it attends to, translated by the lexicon or copied")
     lexicon: str | None = option(None, "file of aligned words (scripts/lexicon.py); null: always copy")
 
@@ -54,6 +58,8 @@ NO_FIGURES = ("nbest", "batch_size", "batch_tokens", "workers")  # options that 
 
 @dataclass
 class SearchConfig:
+    """How a sentence is translated."""
+
     beam: int = option(5, "hypotheses kept per sentence (paper: 5); 1: greedy")
     nbest: int = option(1, "hypotheses written per sentence, at most beam")
     lenpen: float = option(1.0, "score = log-probability / length ^ lenpen (paper: 1; en-de tuned)")

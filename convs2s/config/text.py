@@ -19,6 +19,8 @@ class TokenizerKind(str, Enum):
 
 @dataclass
 class TextConfig:
+    """How a line is cut into pieces."""
+
     kind: TokenizerKind = option(
         TokenizerKind.sentencepiece,
         "sentencepiece: BPE on raw text; moses_bpe: the paper's Moses tokenisation and subword-nmt BPE (extra: paper); "

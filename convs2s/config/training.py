@@ -24,6 +24,8 @@ class Annealing(str, Enum):
 
 @dataclass
 class OptimizerConfig:
+    """NAG, and when its rate shrinks."""
+
     lr: float = option(0.25, "learning rate of NAG (paper, sec. 4.2)")
     momentum: float = option(0.99, "Nesterov momentum (paper, sec. 4.2)")
     weight_decay: float = option(0.0, "l2 * weights is added to the gradient (original: never set)")
@@ -83,6 +85,8 @@ class ConvolutionForm(str, Enum):
 
 @dataclass
 class TrainingConfig:
+    """Batches, updates, checkpoints, and what is measured on the way."""
+
     batch_tokens: int | None = option(
         4000, "cut batches so that sentences x longest side <= this (original: -maxbatch); null: by sentences"
     )

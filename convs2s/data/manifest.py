@@ -78,6 +78,7 @@ def digests(value: Any) -> Any:
 
 
 def whole(path: Path, expected: dict[str, Any]) -> bool:
+    """Whether a file has the size and checksum that the manifest says."""
     return path.is_file() and path.stat().st_size == expected["bytes"] and sha256(path) == expected["sha256"]
 
 

@@ -49,6 +49,7 @@ def file_names(data: DataConfig) -> list[str]:
 
 
 def unique(names: Sequence[str]) -> list[str]:
+    """The files or archives that are named, each once."""
     return list(dict.fromkeys(name.partition(MEMBER)[0] for name in names))
 
 

@@ -111,6 +111,7 @@ def front_matter(config: TrainConfig) -> list[str]:
 
 
 def model_lines(model: ModelConfig, checkpoint: dict[str, Any]) -> list[str]:
+    """Sizes and options of the network."""
     shared = {(tensor.data_ptr(), tensor.numel()) for tensor in checkpoint["model"].values()}
     sizes = f"{checkpoint['source_vocabulary']:,} source and {checkpoint['target_vocabulary']:,} target pieces"
     stacks = {}
@@ -135,6 +136,7 @@ def model_lines(model: ModelConfig, checkpoint: dict[str, Any]) -> list[str]:
 
 
 def input_form(config: TrainConfig) -> str:
+    """What the text must look like."""
     if config.text.kind != TokenizerKind.whitespace:
         return f"raw text, one sentence a line; its {config.text.kind.value} tokeniser is inside."
     mark = f", with subwords marked by `{config.text.joiner}`" if config.text.joiner else ""
@@ -142,6 +144,7 @@ def input_form(config: TrainConfig) -> str:
 
 
 def data_lines(config: TrainConfig, manifest: dict[str, Any]) -> list[str]:
+    """Corpus, counts and files."""
     if not manifest:
         return [f"- languages: {config.data.source} → {config.data.target}; corpus, files and counts: {NOT_RECORDED}"]
     lines = [f"- corpus: {config.data.name} ({config.data.source} → {config.data.target})"]
@@ -162,6 +165,7 @@ def data_lines(config: TrainConfig, manifest: dict[str, Any]) -> list[str]:
 
 
 def recipe_lines(config: TrainConfig, checkpoint: dict[str, Any], environment: dict[str, Any]) -> list[str]:
+    """How the weights came about."""
     if "origin" in checkpoint and "progress" not in checkpoint:
         return [*origin_lines(checkpoint["origin"]), f"- training: {NOT_RECORDED}"]
     optimizer, training = config.optimizer, config.training
@@ -205,6 +209,7 @@ def score_lines(run: Path | None, path: Path | None) -> list[str]:
 
 
 def score_rows(folder: Path, digest: str) -> Iterator[str]:
+    """A row for each score of the checkpoint with this SHA-256."""
     for file in sorted(folder.glob("*.json")):
         report = read_record(file)
         if report.get("checkpoint", {}).get("sha256") != digest:
@@ -226,6 +231,7 @@ def search_options(search: dict[str, Any]) -> Iterator[str]:
 
 
 def limit_lines(config: TrainConfig, manifest: dict[str, Any]) -> list[str]:
+    """What the model was not made for, or not tried on."""
     limits = config.model.max_source_length, config.model.max_target_length
     longest = manifest.get("splits", {}).get("train", {}).get("longest", {})
     seen = f"{longest['source']} and {longest['target']} pieces" if longest else NOT_RECORDED

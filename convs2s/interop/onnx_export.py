@@ -83,6 +83,7 @@ def for_export(model: ConvS2S) -> ConvS2S:
 
 
 def plain_linear(layer: Linear) -> nn.Linear:
+    """An ordinary linear layer with the effective weight."""
     weight = layer.weight().detach()
     plain = nn.Linear(weight.shape[1], weight.shape[0])
     plain.weight.data, plain.bias.data = weight, layer.bias.detach()

@@ -133,6 +133,7 @@ def attach(folder: Path, states: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_bytes(path: Path) -> bytes:
+    """A file of the folder; UserError where it cannot be read."""
     try:
         return path.read_bytes()
     except OSError as error:
@@ -140,6 +141,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object of the folder; UserError where it is none."""
     try:
         content = json.loads(read_bytes(path))
     except (ValueError, RecursionError) as error:

@@ -177,5 +177,6 @@ def spread(sources: Sequence[Sequence[int]], count: int) -> list[Sequence[int]]:
 
 
 def as_json(speed: Speed) -> dict[str, object]:
+    """A measurement for JSON, six decimals."""
     rounded = {key: round(value, 6) if isinstance(value, float) else value for key, value in asdict(speed).items()}
     return rounded

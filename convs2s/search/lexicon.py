@@ -54,6 +54,7 @@ def count_links(
 
 
 def write_lexicon(path: str, lexicon: Lexicon) -> None:
+    """A line for each pair; the file appears whole or not at all."""
     with atomic(Path(path)) as file:
         for source, companions in lexicon.items():
             file.writelines(f"{source}\t{target}\t{count}\n" for target, count in companions)
