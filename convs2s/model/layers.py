@@ -115,7 +115,8 @@ def normalised_once(model: nn.Module) -> Iterator[None]:
             layer.effective = weight
         yield
         used = [(whole, part.grad) for whole, part in zip(weights, shared, strict=True) if part.grad is not None]
-        torch.autograd.backward([weight for weight, _ in used], [grad for _, grad in used])
+        if used:  # a process may have had no batch
+            torch.autograd.backward([weight for weight, _ in used], [grad for _, grad in used])
     finally:
         for layer in layers:
             layer.effective = None
