@@ -17,14 +17,14 @@ FORMAT = 2  # raise it when the arrays or their meaning change: older folders ar
 def inputs(data: DataConfig) -> dict[str, Any]:
     """Files and checksums of what is encoded, weights included; the test splits' pins are checked on the way."""
     names = split_names(data)
-    digests: dict[str, str] = {}
+    seen: dict[str, str] = {}
 
     def described(pairs: Names) -> list[dict[str, str]]:
         found = []
         for name in unique([name for pair in pairs for name in pair]):
-            if name not in digests:
-                digests[name] = verified(data, name)
-            found.append({"file": located(data, name).name, "sha256": digests[name]})
+            if name not in seen:
+                seen[name] = verified(data, name)
+            found.append({"file": located(data, name).name, "sha256": seen[name]})
         return found
 
     found_all: dict[str, Any] = {"train": [], "weights": [weight for _, weight in training_names(data)]}
