@@ -136,7 +136,7 @@ def check_steps(model: ConvS2S, source: Tensor, beam: int, steps: int, seed: int
         if step == steps // 2 and len(sentences) > 1:
             gone = generator.randrange(len(sentences))
             kept = [b for b in range(len(sentences)) if b != gone]
-            state.keep(torch.tensor(kept))
+            state.keep(torch.tensor(kept), state.width)
             sentences, histories = [sentences[b] for b in kept], [histories[b] for b in kept]
 
 

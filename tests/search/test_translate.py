@@ -15,10 +15,11 @@ import tiny
 
 from convs2s.config import DataConfig, SearchConfig, SourcePadding, Stop
 from convs2s.errors import UserError
-from convs2s.search.beam import check_search
+from convs2s.search.batches import length_batches
 from convs2s.search.output import HEADER, output_lines
+from convs2s.search.settings import check_search
 from convs2s.search.streams import open_output, read_input
-from convs2s.search.translate import Translation, length_batches, translate_lines
+from convs2s.search.translate import Translation, translate_lines
 from convs2s.text.tokenizer import Tokenizers
 from convs2s.text.vocabulary import EOS
 from convs2s.text.whitespace_tokenizer import WhitespaceTokenizer
