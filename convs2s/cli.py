@@ -1,6 +1,6 @@
 """Hydra at the edge: a script's command line becomes plain dataclasses, a user's mistake becomes one line.
 
-``run`` is all that a script calls.  It prints ``--help`` from the options' own texts, lets Hydra compose and validate
+``run`` is all that a script calls. It prints ``--help`` from the options' own texts, lets Hydra compose and validate
 the configuration against its schema, and turns every expected failure into one line and exit status 1.
 """
 
@@ -130,9 +130,8 @@ def register(schema: type[Any], config_name: str) -> None:
 
 def plain(schema: type[C], composed: DictConfig) -> C:
     """The composed configuration as the dataclass tree; UserError where a value must be given."""
-    if (
-        OmegaConf.get_type(composed) is not schema
-    ):  # from a run's own config.yaml: --config-dir RUN --config-name config
+    # A run's own config.yaml (--config-dir RUN --config-name config) names no schema.
+    if OmegaConf.get_type(composed) is not schema:
         composed = cast(DictConfig, OmegaConf.merge(OmegaConf.structured(schema), composed))
     missing = sorted(OmegaConf.missing_keys(composed))
     if missing:
@@ -141,6 +140,14 @@ def plain(schema: type[C], composed: DictConfig) -> C:
     config = OmegaConf.to_object(composed)
     assert isinstance(config, schema)
     return config
+
+
+def files(option: str, value: Any) -> list[str]:
+    """option=FILE or option=[FILE,FILE,...] as a list; UserError for anything else."""
+    found = [value] if isinstance(value, str) else value
+    if not isinstance(found, list) or not found or not all(isinstance(path, str) and path for path in found):
+        raise UserError(f"{option}={value}: give a file, or several as {option}=[FILE,FILE]")
+    return found
 
 
 def name_sweep(composed: DictConfig) -> None:
@@ -171,9 +178,8 @@ def one_line(error: BaseException, schema: type[Any]) -> str:
     key = next((str(key) for cause in causes if (key := getattr(cause, "full_key", None))), "").removesuffix("_")
     if any(isinstance(cause, (ConfigKeyError, ConfigAttributeError)) for cause in causes):
         overridden = re.search(r"override '([\w.]+)'", str(error))
-        if (
-            overridden and "." not in key and not overridden.group(1).startswith(key)
-        ):  # inside a list: the key stands alone
+        inside_a_list = "." not in key and overridden is not None and not overridden.group(1).startswith(key)
+        if overridden is not None and inside_a_list:
             return f"{overridden.group(1)}: there is no option {key} in it; --help shows its form"
         names = [name for name, _, _ in options(schema)]
         if any(default == "{}" and key.startswith(f"{name}.") for name, default, _ in options(schema)):

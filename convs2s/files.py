@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from convs2s.errors import UserError
 def atomic(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
     """Write ``path`` whole or not at all: a temporary file beside it is flushed to disk and renamed at the end.
 
-    Text is UTF-8 with "\\n" line ends.  Raises UserError when the file cannot be written; the old one is then intact.
+    Text is UTF-8 with "\\n" line ends. Raises UserError when the file cannot be written; the old one is then intact.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     text: dict[str, Any] = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
@@ -31,6 +32,21 @@ def atomic(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
         raise UserError(f"{path}: not written ({error.strerror}); what was there before is intact") from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def write_json(path: Path, content: Any, indent: int | None = 1) -> None:
+    """Write ``content`` as JSON, whole or not at all; ``indent``: None for one long line. Raises as ``atomic``."""
+    with atomic(path) as file:
+        json.dump(content, file, indent=indent, ensure_ascii=False)
+        file.write("\n")
+
+
+def make_folder(folder: Path, option: str) -> None:
+    """Make a folder where it is not there; UserError that names the ``option`` it was given by."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{option}={folder}: cannot be made ({error.strerror}); give another folder") from error
 
 
 def remove_leftovers(folder: Path) -> None:

@@ -6,11 +6,8 @@ second one core reads, encodes with SentencePiece and writes; each with its peak
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import random
-import resource
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -19,17 +16,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from convs2s.cli import run
 from convs2s.config import BenchmarkDataConfig
 from convs2s.data.batching import cut_batches, epoch_order
+from convs2s.data.builtin.splits import generate
 from convs2s.data.encode import encode_texts
-from convs2s.data.grammar import generate
 from convs2s.data.lines import Part, Side, read_pairs
 from convs2s.data.storage import find_file
 from convs2s.errors import UserError
-from convs2s.files import atomic
+from convs2s.files import write_json
+from convs2s.search.benchmark import peak_gib
 from convs2s.text.sentencepiece_tokenizer import SentencePieceTokenizer
 from convs2s.text.tokenizer import Tokenizers
 
@@ -63,25 +62,14 @@ def main(config: BenchmarkDataConfig) -> None:
             },
             "conditions": {"pairs": config.pairs, "ranks": config.ranks, "lines": config.lines, "text": large["text"]},
         }
-        with atomic(Path(config.output)) as file:
-            json.dump(found, file, indent=1)
-            file.write("\n")
+        write_json(Path(config.output), found)
 
 
 def alone(measure: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
     """What a new process measures, with its peak memory in GiB."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         figures = pool.submit(measure, *arguments).result()
-        return figures | {"peak_gib": pool.submit(peak).result() / 2**30}
-
-
-def peak() -> int:
-    """The most memory that this process has had, in bytes."""
-    status = Path("/proc/self/status")
-    if status.exists():  # there the system's figure also counts the process that this one was started from
-        found = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
-        return 1024 * int(found.split()[1])
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+        return figures | {"peak_gib": pool.submit(peak_gib, torch.device("cpu")).result()}
 
 
 def batching(config: BenchmarkDataConfig) -> dict[str, Any]:

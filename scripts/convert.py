@@ -18,27 +18,27 @@ from convs2s.training.checkpoint import load
 
 
 def main(config: ConvertConfig) -> None:
-    if config.to is Destination.checkpoint and config.from_ is Origin.checkpoint:
+    if config.to == Destination.checkpoint and config.from_ == Origin.checkpoint:
         raise UserError("from=checkpoint to=checkpoint: nothing to convert; give from= or to=")
     model = read(config)
-    if config.to is Destination.checkpoint:
+    if config.to == Destination.checkpoint:
         print(checkpoint.write(config.output, model))
-    elif config.to is Destination.onnx:
+    elif config.to == Destination.onnx:
         print(onnx_export.write_onnx(config.output, model))
     else:
         print(safetensors_io.write_folder(config.output, model))
-    if config.to is Destination.huggingface:
-        run_of = Path(config.model_) if config.from_ is Origin.checkpoint else None
+    if config.to == Destination.huggingface:
+        run_of = Path(config.model_) if config.from_ == Origin.checkpoint else None
         print(model_card.write_card(config.output, model, run_of))
 
 
 def read(config: ConvertConfig) -> dict[str, Any]:
     """What model= holds, as a checkpoint of ours."""
-    if config.from_ is Origin.fairseq_lua:
+    if config.from_ == Origin.fairseq_lua:
         return fairseq_lua.read(config)
-    if config.from_ is Origin.fairseq_py:
+    if config.from_ == Origin.fairseq_py:
         return fairseq_py.read(config)
-    if config.from_ is Origin.safetensors:
+    if config.from_ == Origin.safetensors:
         return safetensors_io.read_folder(config.model_)
     return load(config.model_)
 

@@ -7,13 +7,10 @@ systems=[FILE,FILE] reference=FILE tells whether several such files differ by mo
 
 from __future__ import annotations
 
-from typing import Any
-
-from convs2s.cli import run
+from convs2s.cli import files, run
 from convs2s.config import DataConfig, EvaluateConfig
 from convs2s.errors import UserError
 from convs2s.evaluation.evaluate import evaluate_file, evaluate_split, show
-from convs2s.evaluation.models import checkpoint_paths
 from convs2s.evaluation.systems import compare_systems, markdown, systems_option
 
 EXISTING = ("hypotheses", "systems")  # text that exists already: no model is at hand
@@ -56,7 +53,7 @@ def main(config: EvaluateConfig) -> None:
         show(report)
     else:
         report = evaluate_split(
-            checkpoint_paths(config.checkpoint),
+            files("checkpoint", config.checkpoint),
             config.split,
             config.search,
             metrics=config.metrics,
@@ -84,14 +81,6 @@ def refuse_what_does_not_fit(config: EvaluateConfig, what: str) -> None:
         raise UserError(f"{what}= needs reference=: add reference=FILE to the command")
     if what == "checkpoint" and (config.source is None) != (config.reference is None):
         raise UserError("source= and reference= belong together: give both, or neither to score split=")
-
-
-def files(name: str, value: Any) -> list[str]:
-    """name=FILE or name=[FILE,FILE,...] as a list."""
-    found = [value] if isinstance(value, str) else value
-    if not isinstance(found, list) or not found or not all(isinstance(path, str) and path for path in found):
-        raise UserError(f"{name}={value}: give a file, or several as {name}=[FILE,FILE]")
-    return found
 
 
 if __name__ == "__main__":

@@ -10,9 +10,8 @@ from __future__ import annotations
 from itertools import islice
 
 from convs2s.cli import run
-from convs2s.config import LexiconConfig
+from convs2s.config import LexiconConfig, check_minimum
 from convs2s.data.lines import read_pairs
-from convs2s.errors import UserError
 from convs2s.search.alignment import ibm_model_1
 from convs2s.search.lexicon import count_links, read_links, write_lexicon
 from convs2s.search.streams import open_output
@@ -20,8 +19,7 @@ from convs2s.training.checkpoint import build_tokenizers, load
 
 
 def main(config: LexiconConfig) -> None:
-    if config.iterations < 1 or config.max_pairs < 1:
-        raise UserError("iterations and max_pairs must be at least 1")
+    check_minimum("", config, {"iterations": 1, "max_pairs": 1})
     if config.checkpoint is None:
         split = (words, words)
     else:

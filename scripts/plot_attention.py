@@ -16,7 +16,6 @@ target down. Pictures need the extra "plot".
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -30,9 +29,10 @@ from convs2s.evaluation.attention import Attention, Reader
 from convs2s.evaluation.attention_page import PAGE, file_name, page
 from convs2s.evaluation.attention_picture import draw
 from convs2s.evaluation.models import load_models
-from convs2s.files import atomic
+from convs2s.files import atomic, make_folder, write_json
 from convs2s.search.lexicon import Links, read_links
 from convs2s.search.streams import read_input
+from convs2s.training.checkpoint import run_directory
 
 T = TypeVar("T")
 PICTURES = (PictureFormat.png, PictureFormat.svg, PictureFormat.pdf)
@@ -41,7 +41,8 @@ PICTURES = (PictureFormat.png, PictureFormat.svg, PictureFormat.pdf)
 def main(config: PlotAttentionConfig) -> None:
     if config.alignment is not None and config.target is None:
         raise UserError("alignment= is that of a given translation: give target=, too")
-    folder = Path(config.checkpoint).parent.parent / "attention" if config.output is None else Path(config.output)
+    own = run_directory(Path(config.checkpoint)) / "attention"
+    folder = own if config.output is None else Path(config.output)
     (model,), tokenizers = load_models([config.checkpoint], config.device, config.search.precision)
     lines = list(read_input(config.input))
     reader = Reader(model, tokenizers)
@@ -53,10 +54,7 @@ def main(config: PlotAttentionConfig) -> None:
     links: list[Links] = []
     if config.alignment is not None:
         links = same_length(list(read_links(config.alignment)), lines, config.alignment)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"output={folder}: {error.strerror}; give another folder") from error
+    make_folder(folder, "output")
 
     comparison = Comparison(config.alignment or "")
     kept: list[Attention] = []
@@ -65,8 +63,8 @@ def main(config: PlotAttentionConfig) -> None:
             path = folder / f"line{attention.line}.{kind.value}"
             if kind in PICTURES:
                 draw(path, attention.source.pieces, attention.target.pieces, attention.weights, attention.layers)
-            elif kind is PictureFormat.json:
-                write_json(path, attention.as_json())
+            elif kind == PictureFormat.json:
+                write_json(path, attention.as_json(), indent=None)
         if {PictureFormat.html, PictureFormat.tsv} & set(config.formats):
             kept.append(attention)
         if links:
@@ -90,18 +88,14 @@ def shown(found: Iterator[Attention | None]) -> Iterator[Attention]:
 
 
 def same_length(values: list[T], lines: list[str], name: str) -> list[T]:
+    """The values, one for each line; UserError for more or fewer."""
     if len(values) != len(lines):
         raise UserError(f"{name} has {len(values):,} lines, input= has {len(lines):,}: give one for each")
     return values
 
 
-def write_json(path: Path, content: object) -> None:
-    with atomic(path) as file:
-        json.dump(content, file, ensure_ascii=False)
-        file.write("\n")
-
-
 def write_pages(folder: Path, kept: list[Attention], title: str) -> None:
+    """HTML pages of PAGE lines."""
     pages = max(1, -(-len(kept) // PAGE))
     for number in range(1, pages + 1):
         with atomic(folder / file_name(number)) as file:
@@ -109,6 +103,7 @@ def write_pages(folder: Path, kept: list[Attention], title: str) -> None:
 
 
 def write_words(path: Path, kept: list[Attention]) -> None:
+    """The table of source words that each target word used."""
     with atomic(path) as file:
         file.write("line\ttarget word\tsource words\n")
         for attention in kept:

@@ -6,16 +6,16 @@ log-probability (natural logarithm, </s> included), tokens and perplexity. check
 
 from __future__ import annotations
 
-from convs2s.cli import run
+from convs2s.cli import files, run
 from convs2s.config import ScoreConfig
 from convs2s.data.lines import read_pairs
-from convs2s.evaluation.models import checkpoint_paths, load_models
+from convs2s.evaluation.models import load_models
 from convs2s.search.scoring import HEADER, score_lines
 from convs2s.search.streams import open_output
 
 
 def main(config: ScoreConfig) -> None:
-    models, tokenizers = load_models(checkpoint_paths(config.checkpoint), config.device, config.search.precision)
+    models, tokenizers = load_models(files("checkpoint", config.checkpoint), config.device, config.search.precision)
     with open_output(config.output) as write:
         write(HEADER)
         pairs = read_pairs(config.source, config.target)

@@ -15,18 +15,19 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from convs2s.cli import run
+from convs2s.cli import files, run
 from convs2s.config import TranslateConfig
 from convs2s.errors import UserError
-from convs2s.evaluation.models import block_size, checkpoint_paths, load_models, load_translator
+from convs2s.evaluation.models import block_size, load_models, load_translator
+from convs2s.messages import say
 from convs2s.search.output import HEADER, open_attention, output_lines
 from convs2s.search.streams import open_output, read_blocks
-from convs2s.search.translate import Block, Translation, Translator, Warner, to_stderr, translate_blocks
+from convs2s.search.translate import Block, Translation, Translator, Warner, translate_blocks
 from convs2s.search.workers import translate_in_workers
 
 
 def main(config: TranslateConfig) -> None:
-    paths = checkpoint_paths(config.checkpoint)
+    paths = files("checkpoint", config.checkpoint)
     name = "standard input" if config.input == "-" else config.input
     if config.search.workers > 1:  # models are loaded in the workers
         make = partial(translator, config, paths, name)
@@ -36,7 +37,7 @@ def main(config: TranslateConfig) -> None:
         tokenizers = ready.tokenizers
     terminal = config.input == "-" and sys.stdin.isatty()
     if terminal:
-        to_stderr("one sentence a line; end with Ctrl-D")
+        say("one sentence a line; end with Ctrl-D")
     with ExitStack() as stack:
         write = stack.enter_context(open_output(config.output))
         write_attention = None
@@ -62,6 +63,7 @@ def main(config: TranslateConfig) -> None:
 
 
 def translator(config: TranslateConfig, paths: Sequence[str], name: str) -> Translator:
+    """Models and search, ready for lines; each worker process makes its own."""
     attention = config.attention is not None
     layers = config.attention_layers and attention
     return load_translator(paths, config.device, config.search, name=name, attention=attention, layers=layers)
@@ -74,7 +76,7 @@ def forgiving(ready: Translator) -> Callable[[Sequence[str], int], Block]:
         try:
             return ready.translate(lines, first)
         except UserError as error:
-            to_stderr(f"error: {error}")
+            say(f"error: {error}")
             return ready.translate([""] * len(lines), first)
 
     return translate
@@ -93,6 +95,7 @@ def prompted(blocks: Iterable[list[str]]) -> Iterator[list[str]]:
 
 
 def remember(blocks: Iterable[list[str]], kept: list[str] | None) -> Iterator[list[str]]:
+    """The blocks as they are, their lines also appended to ``kept``."""
     for block in blocks:
         if kept is not None:
             kept.extend(block)

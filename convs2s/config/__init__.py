@@ -7,14 +7,7 @@ Each field carries its meaning, unit and source in ``option(..., help)``; ``--he
 
 from __future__ import annotations
 
-from convs2s.config.base import (
-    MISSING,
-    check_minimum,
-    from_plain,
-    group,
-    option,
-    to_plain,
-)
+from convs2s.config.base import check_minimum, flatten, from_plain, to_plain
 from convs2s.config.data import (
     DataConfig,
     Errors,
@@ -52,6 +45,7 @@ from convs2s.config.scripts import (
     TranslateConfig,
 )
 from convs2s.config.search import (
+    NO_FIGURES,
     Average,
     LongLines,
     SearchConfig,
@@ -77,7 +71,7 @@ from convs2s.config.training import (
 )
 
 __all__ = [
-    "MISSING",
+    "NO_FIGURES",
     "Annealing",
     "Architecture",
     "AttentionOrder",
@@ -127,8 +121,7 @@ __all__ = [
     "TranslateConfig",
     "UnknownWordsConfig",
     "check_minimum",
+    "flatten",
     "from_plain",
-    "group",
-    "option",
     "to_plain",
 ]

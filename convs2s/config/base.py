@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import field
 from typing import Any, TypeVar
 
@@ -11,6 +12,7 @@ from omegaconf.errors import OmegaConfBaseException
 from convs2s.errors import UserError
 
 T = TypeVar("T")
+C = TypeVar("C")
 MISSING: Any = "???"  # OmegaConf's mark for a value that must be given
 
 
@@ -27,15 +29,12 @@ def group(kind: type[T]) -> T:
     return field(default_factory=kind)
 
 
-def check_minimum(group: str, config: Any, minimum: dict[str, float]) -> None:
-    """Raise UserError for the first option below its minimum; null is always fine."""
+def check_minimum(group: str, config: Any, minimum: Mapping[str, float]) -> None:
+    """Raise UserError for the first option below its minimum; null is always fine. group: "" for a script's own."""
     for name, least in minimum.items():
         value = getattr(config, name)
         if value is not None and value < least:
-            raise UserError(f"{group}.{name}={value} must be at least {least}")
-
-
-C = TypeVar("C")
+            raise UserError(f"{f'{group}.{name}' if group else name}={value} must be at least {least}")
 
 
 def to_plain(config: Any) -> dict[str, Any]:
@@ -43,6 +42,17 @@ def to_plain(config: Any) -> dict[str, Any]:
     plain = OmegaConf.to_container(OmegaConf.structured(config), resolve=True, enum_to_str=True)
     assert isinstance(plain, dict)
     return plain  # type: ignore[return-value]
+
+
+def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Plain options by their names on the command line: {"a": {"b": 1}} -> {"a.b": 1}."""
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, dict) and value:
+            flat.update(flatten(value, f"{prefix}{key}."))
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
 
 
 def from_plain(kind: type[C], plain: dict[str, Any]) -> C:

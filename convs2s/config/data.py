@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from convs2s.config.base import MISSING, group, option
+from convs2s.config.base import MISSING, check_minimum, group, option
+from convs2s.errors import UserError
 
 
 class LengthUnit(str, Enum):
@@ -27,12 +28,16 @@ class Metric(str, Enum):
 
 @dataclass
 class ExtraConfig:
+    """More training text, beside data.train."""
+
     files: list[str] = option(MISSING, "source file, target file, as data.train")
     weight: float = option(1.0, "copies of each pair in an epoch; a fraction is drawn with data.seed")
 
 
 @dataclass
 class HubConfig:
+    """Where the Hugging Face hub has the text."""
+
     name: str | None = option(None, "data set on the Hugging Face hub, e.g. wmt/wmt14 (extra: hub); null: none")
     config: str | None = option(None, "its configuration, e.g. fr-en")
     revision: str | None = option(None, "its branch or commit; null: the newest")
@@ -42,6 +47,8 @@ class HubConfig:
 
 @dataclass
 class DataConfig:
+    """Which text, and which of its pairs."""
+
     name: str = option(
         "quickstart", "the corpus; names the folder of prepared data; 'quickstart' is written by the program"
     )
@@ -109,3 +116,29 @@ class DataConfig:
     )
     drop_duplicates: bool = option(False, "drop training pairs that occurred before, both sides equal")
     workers: int | None = option(None, "processes that encode; null: one a core for large corpora")
+
+    def check(self) -> None:
+        """Raise UserError for a value that cannot work, naming the option."""
+        languages = (self.source, self.target)
+        written = {f"{split}.{language}" for split in ("train", "valid", "test") for language in languages}
+        if self.generate and not {*self.train, *self.valid} <= written:
+            raise UserError(
+                "data.train or data.valid names own files, but data=quickstart writes its own: add data=files"
+            )
+        least = {"min_length": 0, "max_length": 1, "max_ratio": 1, "max_pieces": 1}
+        check_minimum("data", self, {**least, "valid_every": 2, "max_pairs": 1, "workers": 0})
+        if self.min_length > self.max_length:
+            raise UserError(f"data.min_length={self.min_length} must be at most data.max_length={self.max_length}")
+        if not 0 <= self.valid_fraction < 1:
+            raise UserError(f"data.valid_fraction={self.valid_fraction} must be at least 0 and below 1")
+        if self.valid_fraction > 0 and self.valid_every is not None:
+            raise UserError(
+                "data.valid_fraction and data.valid_every are two ways to hold out validation pairs: give one"
+            )
+        if not 0 < self.fraction <= 1:
+            raise UserError(f"data.fraction={self.fraction} must be above 0 and at most 1")
+        weights = {"data.train_weight": self.train_weight}
+        weights |= {f"data.extra[{i}].weight": more.weight for i, more in enumerate(self.extra)}
+        for name, weight in weights.items():
+            if not 0 <= weight <= 255:
+                raise UserError(f"{name}={weight} must be at least 0 and at most 255")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import reduce
 
-from convs2s.config.base import MISSING, group, option
+from convs2s.config.base import MISSING, check_minimum, group, option
 from convs2s.errors import UserError
 
 
@@ -40,6 +40,8 @@ class EncoderGradient(str, Enum):
 
 @dataclass
 class LayerConfig:
+    """Some equal layers of a stack."""
+
     channels: int = option(MISSING, "output channels of the block, after the GLU")
     kernel: int = option(MISSING, "kernel width in positions")
     repeat: int = option(1, "this many such layers in a row")
@@ -65,6 +67,8 @@ RECURRENT = {  # what model.architecture=lstm_attention has no other form of
 
 @dataclass
 class EncoderConfig:
+    """What reads the source."""
+
     layers: list[LayerConfig] = option(
         [LayerConfig(256, 3, 4)],
         "convolution stack, e.g. [{channels: 512, kernel: 3, repeat: 9}] (original: -fconv_nhids, -fconv_kwidths)",
@@ -75,6 +79,8 @@ class EncoderConfig:
 
 @dataclass
 class DecoderConfig:
+    """What writes the target."""
+
     layers: list[LayerConfig] = option(
         [LayerConfig(256, 3, 3)], "convolution stack (original: -fconv_nlmhids, -fconv_klmwidths)"
     )
@@ -92,6 +98,8 @@ class DecoderConfig:
 
 @dataclass
 class ModelConfig:
+    """The network."""
+
     architecture: Architecture = option(
         Architecture.convs2s,
         "convs2s, or, as a contrast, lstm_attention: an LSTM in both directions that reads, one with attention above "
@@ -141,6 +149,16 @@ class ModelConfig:
     )
     weight_norm_eps: float = option(1e-4, "w = g v / sqrt(|v|^2 + eps) (original: 1e-4; paper: 0)")
 
+    @property
+    def max_source_length(self) -> int:
+        """Tokens a source may have, </s> included: the rows of its position table less those of <unk> and <pad>."""
+        return self.max_positions - 2
+
+    @property
+    def max_target_length(self) -> int:
+        """Likewise of a target."""
+        return (self.max_target_positions or self.max_positions) - 2
+
     def rate(self, place: str) -> float:
         """Drop probability at "source", "target", "hidden" or "output"."""
         own: float | None = getattr(self, f"dropout_{place}")
@@ -155,7 +173,7 @@ class ModelConfig:
                 )
             for layer in stack:
                 if min(layer.channels, layer.kernel, layer.repeat) < 1:
-                    raise UserError(f"model.{name}.layers: channels, kernel and repeat must be at least 1, got {layer}")
+                    raise UserError(f"model.{name}.layers: channels, kernel and repeat must be at least 1, not {layer}")
                 if self.bottleneck and layer.channels < self.bottleneck:
                     raise UserError(
                         f"model.bottleneck={self.bottleneck} leaves no channel of a {layer.channels}-channel layer"
@@ -164,7 +182,7 @@ class ModelConfig:
             count = sum(layer.repeat for layer in side.layers)
             distances = [1] * count if side.residuals is None else side.residuals
             if len(distances) != count or not all(0 <= back <= number for number, back in enumerate(distances, 1)):
-                raise UserError(f"model.{name}.residuals: give {count} numbers, the n-th from 0 to n, got {distances}")
+                raise UserError(f"model.{name}.residuals: give {count} numbers, the n-th from 0 to n, not {distances}")
         count = len(self.decoder.attending())
         for number in self.decoder.attention or []:
             if not 1 <= number <= count:
@@ -173,16 +191,9 @@ class ModelConfig:
                 )
         for place in ("source", "target", "hidden", "output"):
             if not 0.0 <= self.rate(place) < 1.0:
-                raise UserError(f"model.dropout_{place} (or model.dropout) must be in [0, 1), got {self.rate(place)}")
-        if self.max_positions < 4:
-            raise UserError(f"model.max_positions={self.max_positions} leaves room for no word: give at least 4")
-        if self.max_target_positions is not None and self.max_target_positions < 4:
-            raise UserError(
-                f"model.max_target_positions={self.max_target_positions} leaves room for no word: at least 4"
-            )
-        for name in ("embedding", "output_embedding"):
-            if getattr(self, name) < 1:
-                raise UserError(f"model.{name} must be at least 1, got {getattr(self, name)}")
+                raise UserError(f"model.dropout_{place} (or model.dropout) must be in [0, 1), not {self.rate(place)}")
+        least = {"max_positions": 4, "max_target_positions": 4, "embedding": 1, "output_embedding": 1, "bottleneck": 0}
+        check_minimum("model", self, least)  # 4 rows: of <unk> and <pad>, a word and </s>
         if self.share_output and self.lookup_output:
             raise UserError("model.share_output and model.lookup_output are two kinds of output layer: choose one")
         if self.share_output and self.embedding != self.output_embedding:

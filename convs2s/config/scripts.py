@@ -30,6 +30,11 @@ class TrainConfig:
     training: TrainingConfig = group(TrainingConfig)
     search: SearchConfig = group(SearchConfig)
 
+    def check(self) -> None:
+        """Raise UserError for a value that cannot work, naming the option."""
+        for part in (self.data, self.text, self.model, self.optimizer, self.training, self.search):
+            part.check()
+
 
 @dataclass
 class TranslateConfig:
@@ -178,7 +183,7 @@ class Destination(str, Enum):
 
 @dataclass
 class ConvertConfig:
-    """scripts/convert.py.  from and model are taken, as a word of Python and as a group: their fields end in "_"."""
+    """scripts/convert.py. from and model are taken, as a word of Python and as a group: their fields end in "_"."""
 
     from_: Origin = option(
         Origin.checkpoint,

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import Enum
 
-from convs2s.config.base import group, option
+from convs2s.config.base import check_minimum, group, option
+from convs2s.errors import UserError
 
 
 @dataclass
 class SelectionConfig:
+    """Vocabulary selection: which target words a sentence is scored over."""
+
     lexicon: str | None = option(
         None, "file of aligned words (scripts/lexicon.py); null: the whole target vocabulary (original: -aligndictpath)"
     )
@@ -43,12 +47,19 @@ class LongLines(str, Enum):
 
 @dataclass
 class UnknownWordsConfig:
+    """What becomes of <unk> in a translation."""
+
     replace: bool = option(False, "replace <unk> by the word it attends to, translated by the lexicon or copied")
     lexicon: str | None = option(None, "file of aligned words (scripts/lexicon.py); null: always copy")
 
 
+NO_FIGURES = ("nbest", "batch_size", "batch_tokens", "workers")  # options that no score depends on
+
+
 @dataclass
 class SearchConfig:
+    """How a sentence is translated."""
+
     beam: int = option(5, "hypotheses kept per sentence (paper: 5); 1: greedy")
     nbest: int = option(1, "hypotheses written per sentence, at most beam")
     lenpen: float = option(1.0, "score = log-probability / length ^ lenpen (paper: 1; en-de tuned)")
@@ -81,3 +92,20 @@ class SearchConfig:
     )
     selection: SelectionConfig = group(SelectionConfig)
     unknown: UnknownWordsConfig = group(UnknownWordsConfig)
+
+    def check(self) -> None:
+        """Raise UserError for a value that cannot work, naming the option."""
+        counts = dict.fromkeys(("beam", "nbest", "batch_size", "batch_tokens", "workers"), 1)
+        lengths = {"min_length": 0, "max_length": 0 if self.max_length_ratio > 0 else 1, "max_length_ratio": 0}
+        check_minimum("search", self, {**counts, **lengths})
+        if self.min_length > self.max_length and not self.max_length_ratio:
+            raise UserError(f"search.min_length={self.min_length} must be at most search.max_length={self.max_length}")
+        for name in ("lenpen", "unkpen", "subwordpen", "covpen", "max_length_ratio"):
+            if not math.isfinite(getattr(self, name)):
+                raise UserError(f"search.{name}={getattr(self, name)} must be a finite number")
+        if self.nbest > self.beam:
+            raise UserError(f"search.nbest={self.nbest} must be at most search.beam={self.beam}")
+        if self.stop == Stop.optimal:
+            for name in ("unkpen", "subwordpen", "covpen"):
+                if getattr(self, name) < 0:
+                    raise UserError(f"search.stop=optimal needs penalties, not rewards: search.{name} is negative")

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from convs2s.config.base import option
+from convs2s.config.base import check_minimum, option
+from convs2s.errors import UserError
+
+NORMALIZATIONS = ("nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity")  # SentencePiece's
 
 
 class TokenizerKind(str, Enum):
@@ -16,6 +19,8 @@ class TokenizerKind(str, Enum):
 
 @dataclass
 class TextConfig:
+    """How a line is cut into pieces."""
+
     kind: TokenizerKind = option(
         TokenizerKind.sentencepiece,
         "sentencepiece: BPE on raw text; moses_bpe: the paper's Moses tokenisation and subword-nmt BPE (extra: paper); "
@@ -48,3 +53,29 @@ class TextConfig:
     join_input: bool = option(
         False, "whitespace: remove the joiners before reading words, so that BPE text is read as words"
     )
+
+    def check(self) -> None:
+        """Raise UserError for a value that cannot work, naming the option."""
+        if self.kind == TokenizerKind.sentencepiece:
+            self.check_sentencepiece()
+        else:
+            check_minimum("text", self, {"min_frequency": 1, "max_words": 1, "max_target_words": 1})
+            if self.joint and self.max_target_words is not None:
+                raise UserError(
+                    f"text.max_target_words={self.max_target_words} needs a vocabulary a side: give text.joint=false"
+                )
+        if self.kind == TokenizerKind.moses_bpe:
+            check_minimum("text", self, {"merges": 0})
+        if self.join_input and self.kind != TokenizerKind.whitespace:
+            raise UserError(f"text.join_input=true is for text.kind=whitespace; {self.kind.value} reads plain text")
+        if self.join_input and not self.joiner:
+            raise UserError("text.join_input=true needs text.joiner, e.g. text.joiner='@@'")
+
+    def check_sentencepiece(self) -> None:
+        """Likewise, for what only SentencePiece reads."""
+        if self.normalization not in NORMALIZATIONS:
+            raise UserError(f"text.normalization={self.normalization} is none of {', '.join(NORMALIZATIONS)}")
+        if not 0 < self.character_coverage <= 1:
+            raise UserError(f"text.character_coverage={self.character_coverage} must be above 0 and at most 1")
+        least = 3 + 1 + 256 * self.byte_fallback + 1  # specials, the mark of a word, bytes, and a character
+        check_minimum("text", self, {"training_lines": 1, "vocabulary_size": least})

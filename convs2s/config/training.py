@@ -24,6 +24,8 @@ class Annealing(str, Enum):
 
 @dataclass
 class OptimizerConfig:
+    """NAG, and when its rate shrinks."""
+
     lr: float = option(0.25, "learning rate of NAG (paper, sec. 4.2)")
     momentum: float = option(0.99, "Nesterov momentum (paper, sec. 4.2)")
     weight_decay: float = option(0.0, "l2 * weights is added to the gradient (original: never set)")
@@ -47,10 +49,11 @@ class OptimizerConfig:
 
     def check(self) -> None:
         """Raise UserError for a value that cannot work, naming the option."""
-        at_least = {"lr": 0.0, "momentum": 0.0, "weight_decay": 0.0, "clip": 0.0, "min_lr": 0.0}
-        check_minimum("optimizer", self, at_least)
-        if self.momentum >= 1.0 or self.shrink <= 1.0:
-            raise UserError(f"optimizer.momentum={self.momentum} must be below 1, optimizer.shrink={self.shrink} above")
+        check_minimum("optimizer", self, dict.fromkeys(("lr", "momentum", "weight_decay", "clip", "min_lr"), 0.0))
+        if self.momentum >= 1.0:
+            raise UserError(f"optimizer.momentum={self.momentum} must be below 1")
+        if self.shrink <= 1.0:
+            raise UserError(f"optimizer.shrink={self.shrink} must be above 1")
 
 
 class Precision(str, Enum):
@@ -82,6 +85,8 @@ class ConvolutionForm(str, Enum):
 
 @dataclass
 class TrainingConfig:
+    """Batches, updates, checkpoints, and what is measured on the way."""
+
     batch_tokens: int | None = option(
         4000, "cut batches so that sentences x longest side <= this (original: -maxbatch); null: by sentences"
     )

@@ -166,7 +166,7 @@ class Batch(NamedTuple):
         return Batch(self.indices[cut], self.source[cut], self.target_input[cut], target, int((target != PAD).sum()))
 
 
-def pad(rows: Sequence[NDArray[np.integer]], left: bool = False) -> Tensor:
+def pad(rows: Sequence[NDArray[np.integer] | Sequence[int]], left: bool = False) -> Tensor:
     """Rows of ids as one int64 tensor, (B, longest), filled with padding on the right or left."""
     lengths = np.array([len(row) for row in rows])
     padded = np.full((len(rows), lengths.max(initial=0)), PAD, np.int64)

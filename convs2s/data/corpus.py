@@ -1,6 +1,6 @@
 """An encoded split on disk: one token array and one offset array a side, memory-mapped, written in one streaming pass.
 
-Legend: N pairs; every sentence ends with </s>, which its length counts.
+N pairs. Every sentence ends with </s>, which its length counts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from convs2s.data.lines import Side, Text
 from convs2s.errors import UserError
 from convs2s.text.vocabulary import EOS, UNK
-from convs2s.text.word_cache import Encoded
+from convs2s.text.word_cache import EncodedLines
 
 _SIDES = ("source", "target")
 
@@ -98,7 +98,9 @@ class CorpusWriter:
         for side in _SIDES:
             self._write(f"{side}.offsets", np.zeros(1, "<i8"))
 
-    def add(self, source: Encoded, target: Encoded, lines: NDArray[np.int64], index: NDArray[np.int64]) -> None:
+    def add(
+        self, source: EncodedLines, target: EncodedLines, lines: NDArray[np.int64], index: NDArray[np.int64]
+    ) -> None:
         """Append the pairs at ``index`` (K,) of a chunk, in this order, repeated where it repeats them.
 
         ``lines`` (chunk,): raw line numbers.
@@ -134,7 +136,7 @@ def _lengths(offsets: NDArray[np.int64]) -> NDArray[np.int32]:
     return np.subtract(offsets[1:], offsets[:-1], out=lengths, casting="unsafe")
 
 
-def _terminated(encoded: Encoded, index: NDArray[np.int64], dtype: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
+def _terminated(encoded: EncodedLines, index: NDArray[np.int64], dtype: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """The sentences at ``index``, each with </s>, in a row, and where each ends."""
     lengths = encoded.lengths[index]
     inner = np.cumsum(lengths)
@@ -157,7 +159,7 @@ def check_lengths(corpus: Corpus, limit: int, source: Text, target: Text, target
 
     target_limit: of the targets, where their table has other rows.
 
-    Errors: UserError with the raw file, line and length of the first such sentence, and how many there are.
+    Raises UserError with the raw file, line and length of the first such sentence, and how many there are.
     """
     limits = limit, limit if target_limit is None else target_limit
     sides = (source, corpus.source_lengths), (target, corpus.target_lengths)

@@ -13,7 +13,7 @@ import sys
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from tqdm import tqdm
@@ -24,15 +24,15 @@ from convs2s.data.sources import RECORD, first_seen, missing, split_names
 from convs2s.data.storage import sha256
 from convs2s.errors import UserError
 from convs2s.files import atomic, locked
+from convs2s.messages import Log
 
 _TIMEOUT = 30  # seconds without an answer
-Log = Callable[[str], None]
 
 
 def fetch(data: DataConfig, names: Sequence[str], log: Log = print) -> None:
     """Fetch those of ``names`` that data.root lacks.
 
-    Errors: UserError that says which files to put where, when there is nothing to fetch from or the fetching fails.
+    Raises UserError that says which files to put where, when there is nothing to fetch from or the fetching fails.
     """
     wanted = missing(data, names)
     if not wanted:
@@ -97,7 +97,7 @@ def _fetch_url(data: DataConfig, name: str, which: str, hint: str, log: Log) -> 
 
 
 def _download(url: str, path: Path, pinned: str | None, announce: Log) -> int:
-    """Bytes of ``path``. Errors: OSError, HTTPException; UserError for a wrong checksum."""
+    """Bytes of ``path``. Raises OSError, HTTPException, and UserError for a wrong checksum."""
     part = path.with_name(f"{path.name}.part")
     done = part.stat().st_size if part.exists() else 0
     request = urllib.request.Request(url, headers={"Range": f"bytes={done}-"} if done else {})

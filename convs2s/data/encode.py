@@ -18,7 +18,7 @@ from convs2s.data.select import Pair, Selection, numbered
 from convs2s.data.sources import Sides
 from convs2s.errors import UserError
 from convs2s.text.tokenizer import Tokenizers
-from convs2s.text.word_cache import Encoded, WordCache
+from convs2s.text.word_cache import EncodedLines, WordCache
 
 
 class Encode:
@@ -28,19 +28,20 @@ class Encode:
         self.tokenizers, self.spaced = tokenizers, spaced
         self._caches: list[WordCache] | None = None
 
-    def __call__(self, pairs: list[Pair]) -> tuple[Encoded, Encoded]:
+    def __call__(self, pairs: list[Pair]) -> tuple[EncodedLines, EncodedLines]:
         if self._caches is None:
             self._caches = [WordCache(tokenizer, self.spaced) for tokenizer in self.tokenizers]
         source, target = (cache([pair[side] or "" for pair in pairs]) for side, cache in enumerate(self._caches))
         return source, target
 
 
-def encode_texts(folder: Path, split: str, texts: Sides, tokenizers: Tokenizers, workers: int = 0) -> dict[str, Any]:
+def encode_texts(folder: Path, split: str, texts: Sides, tokenizers: Tokenizers) -> dict[str, Any]:
     """Write a split from its own files, all but pairs with an empty side; returns its part of the manifest."""
     writer, cleaner, read = _writer(folder, split, tokenizers), Cleaner(), 0
     with writer:
-        chunks = numbered(read_all_pairs(*texts, skip=False))
-        for first, (source, target) in ordered(Encode(tokenizers), chunks, workers):
+        encode = Encode(tokenizers)
+        for first, chunk in numbered(read_all_pairs(*texts, skip=False)):
+            source, target = encode(chunk)
             index = np.flatnonzero(cleaner.keep(source.lengths, target.lengths))
             writer.add(source, target, np.arange(first + 1, first + 1 + len(source.lengths)), index)
             read += len(source.lengths)
@@ -54,7 +55,7 @@ def encode_selection(
 
     ``spaced``: the text is already cut into words.
     """
-    if data.length_unit is LengthUnit.words:
+    if data.length_unit == LengthUnit.words:
         cleaners = [Cleaner(1, data.max_pieces) for _ in range(2)]
     else:
         cleaners = [Cleaner(data.min_length, data.max_length, data.max_ratio) for _ in range(2)]
@@ -103,7 +104,7 @@ def _writer(folder: Path, split: str, tokenizers: Tokenizers) -> CorpusWriter:
 
 
 def _summary(writer: CorpusWriter, read: int, dropped: dict[str, int], names: str) -> dict[str, Any]:
-    """Errors: UserError when no pair is left."""
+    """A split's part of the manifest. Raises UserError when no pair is left."""
     if writer.pairs == 0:
         reasons = ", ".join(f"{name} {count:,}" for name, count in dropped.items() if count)
         raise UserError(f"{names}: none of {read:,} pairs is left ({reasons}); see data.max_length")

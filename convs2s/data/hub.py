@@ -6,23 +6,24 @@ The libraries fetch, check, resume and draw progress bars; we write one line a s
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from convs2s.config import DataConfig
+from convs2s.data.opening import SUFFIXES
 from convs2s.errors import UserError
 from convs2s.files import atomic
+from convs2s.messages import Log
 
 _ROWS = 10_000  # in memory at a time
-Log = Callable[[str], None]
 
 
 def fetch_split(data: DataConfig, split: str, files: Sequence[str], hint: str, log: Log) -> None:
     """Write the source and target file of a split that data.hub provides.
 
-    Errors: UserError with ``hint`` (which files to put where) when the hub or ``datasets`` is not to be had.
+    Raises UserError with ``hint`` (which files to put where) when the hub or ``datasets`` is not to be had.
     """
     try:
         import datasets
@@ -74,7 +75,7 @@ def _pairs(rows: Any, columns: Sequence[str], place: str) -> Iterator[tuple[Any,
 def fetch_sacrebleu(data: DataConfig, split: str, files: Sequence[str], hint: str, log: Log) -> None:
     """Write the source and reference file of a test split that sacrebleu knows; it checks them against its checksums.
 
-    Errors: UserError with ``hint`` when sacrebleu has no such set for the languages, or cannot fetch it.
+    Raises UserError with ``hint`` when sacrebleu has no such set for the languages, or cannot fetch it.
     """
     import sacrebleu
 
@@ -102,7 +103,7 @@ def _write(root: str, files: Sequence[str], pairs: Iterable[tuple[Any, Any]]) ->
     count = 0
     Path(root).mkdir(parents=True, exist_ok=True)
     for name in files:
-        if Path(name).is_absolute() or ".." in Path(name).parts or Path(name).suffix in (".gz", ".xz", ".zst"):
+        if Path(name).is_absolute() or ".." in Path(name).parts or Path(name).suffix in SUFFIXES:
             raise UserError(f"{name}: only plain files inside data.root are written; name it so in the configuration")
     with ExitStack() as stack:
         outputs = [stack.enter_context(atomic(Path(root) / name)) for name in files]

@@ -77,7 +77,7 @@ Text = str | Path | Side
 def read_lines(text: Text) -> Iterator[str]:
     """The lines of a text, without "\\n".
 
-    Errors: UserError for a file that cannot be read or is damaged, bytes that are not UTF-8.
+    Raises UserError for a file that cannot be read or is damaged, bytes that are not UTF-8.
     """
     for line in _lines(text, skip=False):
         assert line is not None
@@ -87,7 +87,7 @@ def read_lines(text: Text) -> Iterator[str]:
 def read_pairs(source: Text, target: Text) -> Iterator[tuple[str, str]]:
     """Line n of one text with line n of the other.
 
-    Errors: those of ``read_lines``; UserError with both counts when they differ (at the end), and for empty texts.
+    Raises as ``read_lines``, and UserError with both counts when they differ (at the end), and for empty texts.
     """
     for first, second in read_all_pairs(source, target, skip=False):
         assert first is not None

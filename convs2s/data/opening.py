@@ -24,7 +24,7 @@ _KINDS = {b"\x1f\x8b": "gzip", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd
 def opened(path: Path, member: str = "") -> Iterator[BinaryIO]:
     """The decompressed bytes of a file, or of one member of an archive, read by its name and never written to disk.
 
-    Errors: UserError for a file that cannot be read, a damaged one, an archive without that member.
+    Raises UserError for a file that cannot be read, a damaged one, an archive without that member.
     """
     name = f"{path}{MEMBER}{member}" if member else str(path)
     kind = "archive" if member else "file"

@@ -1,12 +1,13 @@
-"""A function over many chunks, in several processes, results in order, never more than a few chunks in memory."""
+"""A function over many items, worked on by a thread or by processes: results in order, few of them in memory."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -16,26 +17,35 @@ R = TypeVar("R")
 _work: Callable[[Any], Any] | None = None  # in a worker process: what it was started with
 
 
+def ahead(make: Callable[[K], R], keys: Iterable[K], count: int) -> Generator[tuple[K, R], None, None]:
+    """(key, make(key)) for each key in order, the next ``count`` of them already being made, by a thread; 0: by none.
+
+    What ``make`` raises is raised where its result would have come. Closing the generator ends the thread.
+    """
+    if count < 1:
+        yield from ((key, make(key)) for key in keys)
+        return
+    thread = ThreadPoolExecutor(1, "ahead")
+    try:
+        yield from _in_order(lambda key: thread.submit(make, key), ((key, key) for key in keys), count)
+    finally:
+        thread.shutdown(cancel_futures=True)
+
+
 def ordered(work: Callable[[T], R], items: Iterable[tuple[K, T]], workers: int) -> Iterator[tuple[K, R]]:
     """(key, work(value)) for each (key, value), in their order. ``work`` is sent to each of ``workers`` processes once.
 
-    No workers: everything happens in this process. Errors: whatever ``work`` and ``items`` raise.
+    No workers: everything happens in this process. Raises whatever ``work`` and ``items`` raise, and BrokenProcessPool
+    when a process died.
     """
     if workers == 0:
         for key, value in items:
             yield key, work(value)
         return
-    pending: deque[tuple[K, Future[R]]] = deque()
     context = multiprocessing.get_context("spawn")  # a fork would copy locks that other threads hold
     with ProcessPoolExecutor(workers, context, _start, (work,)) as pool:
         try:
-            for key, value in items:
-                pending.append((key, pool.submit(_run, value)))
-                if len(pending) > 2 * workers:
-                    first, result = pending.popleft()
-                    yield first, result.result()
-            for key, result in pending:
-                yield key, result.result()
+            yield from _in_order(lambda value: pool.submit(_run, value), items, 2 * workers)
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
@@ -46,8 +56,22 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def _in_order(
+    submit: Callable[[T], Future[R]], items: Iterable[tuple[K, T]], waiting_at_most: int
+) -> Generator[tuple[K, R], None, None]:
+    waiting: deque[tuple[K, Future[R]]] = deque()
+    for key, value in items:
+        waiting.append((key, submit(value)))
+        if len(waiting) > waiting_at_most:
+            first, future = waiting.popleft()
+            yield first, future.result()
+    for first, future in waiting:
+        yield first, future.result()
+
+
 def _start(work: Callable[[Any], Any]) -> None:
     global _work
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it and ends its workers
     _work = work
 
 

@@ -16,7 +16,7 @@ _BATCH = 10_000  # rows in memory
 def column_values(part: Part) -> Iterator[str]:
     """The values of ``part.column``, or of the field ``translation.COLUMN``; line ends inside are spaces, null is "".
 
-    Errors: UserError for a damaged file or one without that column, and when pyarrow is not installed.
+    Raises UserError for a damaged file or one without that column, and when pyarrow is not installed.
     """
     try:
         import pyarrow

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from convs2s.data.corpus import Corpus, over_long
 from convs2s.data.download import fetch
 from convs2s.data.encode import encode_selection, encode_texts
 from convs2s.data.lines import Part, Side, read_all_pairs, read_pairs
-from convs2s.data.manifest import check_options, digests, drawn, inputs, wanted_manifest, whole
+from convs2s.data.manifest import digests, drawn, inputs, wanted_manifest, whole
 from convs2s.data.parallel import cores
 from convs2s.data.report import table, warnings
 from convs2s.data.select import Selection, numbered, select
@@ -42,13 +42,13 @@ from convs2s.data.sources import (
 )
 from convs2s.data.storage import folder_lock, recover, replacing, sha256
 from convs2s.errors import UserError
+from convs2s.messages import Log, silent
 from convs2s.text.tokenizer import Tokenizers, sampled, segmenters, train_tokenizers
 
 _SPLITS = ("train", "valid")
 _MANIFEST = "manifest.json"
 _TOKENIZERS = "tokenizers.pt"
 _HELD_OUT = ("valid.source.txt", "valid.target.txt")
-Log = Callable[[str], None]
 
 
 @dataclass
@@ -68,9 +68,9 @@ def prepare(
 
     ``seed`` draws the built-in corpus and the lines that SentencePiece learns from: data.seed.
     ``given``: tokenisers to use instead of learning some, made with the options ``text`` (fine-tuning).
-    Errors: UserError for anything wrong with files or options. A folder that was there stays as it was then.
+    Raises UserError for anything wrong with files or options. A folder that was there stays as it was then.
     """
-    check_options(data)
+    data.check()
     names = file_names(data)
     segmenters(text, (data.source, data.target))  # options and packages, before anything is fetched
     folder = Path(data.prepared_dir).resolve()
@@ -91,7 +91,7 @@ def prepare(
             with folder_lock(folder, shared=False, waiting=waiting):
                 recover(folder)
                 wanted = wanted_now()
-                found = _reuse(folder, wanted, seed, _silent)
+                found = _reuse(folder, wanted, seed, silent)
                 if found is None:
                     _check_replaceable(folder)
                     _build(folder, data, text, seed, wanted, log, given)
@@ -109,7 +109,7 @@ def prepare(
 def split_paths(data: DataConfig, split: str, log: Log = print) -> Sides:
     """The raw source and target text of "train", "valid" or a test split, provided where missing, pins checked.
 
-    Errors: UserError for an unknown split, missing files, a wrong checksum.
+    Raises UserError for an unknown split, missing files, a wrong checksum.
     """
     names = split_names(data)
     if split == "valid" and held_out(data):
@@ -137,7 +137,7 @@ def check_tests(data: DataConfig, tokenizers: Tokenizers, limit: int, log: Log =
     """Find out before training whether the test splits can be translated: read every pair, measure every source.
 
     ``limit``: tokens with </s> that the model takes (the position table's rows - 2).
-    Errors: UserError with file and line.
+    Raises UserError with file and line.
     """
     for split in data.test:
         paths = split_paths(data, split, log)
@@ -151,7 +151,7 @@ def check_tests(data: DataConfig, tokenizers: Tokenizers, limit: int, log: Log =
 def _provide(data: DataConfig, names: Sequence[str], seed: int, log: Log) -> None:
     """Write or fetch raw files that are missing."""
     if data.generate:
-        from convs2s.data.grammar import write_corpus
+        from convs2s.data.builtin.splits import write_corpus
 
         write_corpus(Path(data.root), data.generate, seed)
     fetch(data, names, log)
@@ -255,7 +255,7 @@ def _learn(data: DataConfig, text: TextConfig, selection: Selection, seed: int, 
         seed,
         count=count,
         languages=(data.source, data.target),
-        segmented=text.kind is TokenizerKind.moses_bpe,
+        segmented=text.kind == TokenizerKind.moses_bpe,
         log=log,
     )
 
@@ -274,7 +274,7 @@ def _workers(data: DataConfig, text: TextConfig, texts: Sequence[tuple[Sides, fl
     if data.workers is not None:
         return data.workers if data.workers > 1 else 0
     size = sum(path.stat().st_size for path in {p.path for pair, _ in texts for side in pair for p in side.parts})
-    worth = 2e6 if text.kind is TokenizerKind.moses_bpe else 5e7  # bytes; Moses takes most of the time
+    worth = 2e6 if text.kind == TokenizerKind.moses_bpe else 5e7  # bytes; Moses takes most of the time
     return cores() if size > worth and cores() > 1 else 0
 
 
@@ -288,7 +288,3 @@ def _check_replaceable(folder: Path) -> None:
     foreign = next((path for path in folder.iterdir() if not path.name.startswith(ours)), None)
     if foreign is not None:
         raise UserError(f"data.prepared_dir={folder} holds other things ({foreign.name}); name a new or empty folder")
-
-
-def _silent(_: str) -> None:
-    pass

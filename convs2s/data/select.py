@@ -6,7 +6,7 @@ Rules act on pairs, in this order; a pair counts under the first rule that drops
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
@@ -25,7 +25,6 @@ from convs2s.text.moses import Moses
 
 CHUNK = 20_000  # pairs in memory at a time
 Pair = tuple[str | None, str | None]
-Segmenter = Callable[[str], str]
 
 
 @dataclass
@@ -60,13 +59,13 @@ def select(
     """Read all training text once and decide. ``texts``: data.train, then each of data.extra, with weights.
 
     ``segmenters``: moses_bpe's; the words of every pair are then written to ``folder``.
-    Errors: UserError for faults of the files, and where no pair is left.
+    Raises UserError for faults of the files, and where no pair is left.
     """
     source, target = (Side(tuple(part for sides, _ in texts for part in sides[i].parts)) for i in (0, 1))
     own = Side((Part(folder / _SEGMENTED[0]),)), Side((Part(folder / _SEGMENTED[1]),))
-    skip = data.errors is Errors.skip
+    skip = data.errors == Errors.skip
     hashing = data.drop_duplicates or data.valid_fraction > 0
-    words = data.length_unit is LengthUnit.words
+    words = data.length_unit == LengthUnit.words
     cleaner = Cleaner(data.min_length, data.max_length, data.max_ratio)
     counts, alive, hashes, undecodable = [], [], [], 0
     with ExitStack() as stack:

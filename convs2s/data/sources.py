@@ -18,7 +18,7 @@ Sides = tuple[Side, Side]
 def split_names(data: DataConfig) -> dict[str, Names]:
     """The files of "train", "valid" (unless that is held out of the training pairs) and every test split.
 
-    Errors: UserError for a split that is not pairs of files or a test split named like another.
+    Raises UserError for a split that is not pairs of files or a test split named like another.
     """
     for name in ("train", "valid"):
         if name in data.test:
@@ -49,6 +49,7 @@ def file_names(data: DataConfig) -> list[str]:
 
 
 def unique(names: Sequence[str]) -> list[str]:
+    """The files or archives that are named, each once."""
     return list(dict.fromkeys(name.partition(MEMBER)[0] for name in names))
 
 
@@ -77,7 +78,7 @@ def missing(data: DataConfig, names: Sequence[str]) -> list[str]:
 
 
 def located(data: DataConfig, name: str) -> Path:
-    """The file of a configured name, plain or compressed. Errors: UserError when there is none."""
+    """The file of a configured name, plain or compressed. Raises UserError when there is none."""
     name = name.partition(MEMBER)[0]
     path = find_file(Path(data.root) / name)
     if path is None:
@@ -86,7 +87,7 @@ def located(data: DataConfig, name: str) -> Path:
 
 
 def sides(data: DataConfig, names: Names) -> Sides:
-    """The two texts of some files. Errors: UserError for a file that is not there."""
+    """The two texts of some files. Raises UserError for a file that is not there."""
     columns = data.columns or [data.source, data.target]
     if len(columns) != 2:
         raise UserError(f"data.columns must name two columns, [source, target], not {list(columns)}")
@@ -102,7 +103,7 @@ def sides(data: DataConfig, names: Names) -> Sides:
 
 
 def verified(data: DataConfig, name: str) -> str:
-    """SHA-256 of the file of a configured name. Errors: UserError when data.sha256 pins another."""
+    """SHA-256 of the file of a configured name. Raises UserError when data.sha256 pins another."""
     path = located(data, name)
     found = sha256(path)
     pinned = _pin(data, name, path)

@@ -24,7 +24,7 @@ def needed(data: DataConfig, text: TextConfig, texts: Sequence[tuple[Sides, floa
     """
     total = 0.0
     for sides, weight in texts:
-        copies = weight * data.fraction + (text.kind is TokenizerKind.moses_bpe)
+        copies = weight * data.fraction + (text.kind == TokenizerKind.moses_bpe)
         total += copies * sum(map(_size, {part.path for side in sides for part in side.parts if not part.member}))
     return int(total if data.max_pairs is None else min(total, data.max_pairs * _LONG_PAIR))
 

@@ -23,7 +23,7 @@ def find_file(path: Path) -> Path | None:
 
 
 def sha256(path: Path) -> str:
-    """Hex digest of a file's bytes. Errors: UserError when it cannot be read."""
+    """Hex digest of a file's bytes. Raises UserError when it cannot be read."""
     digest = hashlib.sha256()
     try:
         with path.open("rb") as file:
@@ -39,7 +39,7 @@ def folder_lock(folder: Path, *, shared: bool, waiting: Callable[[], None]) -> I
     """Hold the lock of ``folder``, a file beside it; readers share it. The system drops it when its process dies.
 
     ``waiting`` is called once when another process holds it. Where the lock's file cannot be written (read-only disk),
-    readers go on without it. Errors: OSError for a writer there.
+    readers go on without it. Raises OSError for a writer there.
     """
     path = folder.with_name(f"{folder.name}.lock")
     try:

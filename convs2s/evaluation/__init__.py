@@ -1,1 +1,1 @@
-"""Scores of a model: BLEU and chrF of a split, with everything needed to compare them."""
+"""Scores of translations, their comparison with published figures, and what attention shows."""

@@ -22,7 +22,7 @@ def draw(
 ) -> None:
     """Write a picture of ``weights`` (L, T, S), rows the target's pieces; ``numbers``: the layers', from 1.
 
-    The format follows from the path's suffix.  Raises UserError where matplotlib is missing or the disk refuses.
+    The format follows from the path's suffix. Raises UserError where matplotlib is missing or the disk refuses.
     """
     try:
         from matplotlib.figure import Figure

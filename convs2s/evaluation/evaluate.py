@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from convs2s.config import DataConfig, Metric, SearchConfig, TokenizerKind, TrainConfig
+from convs2s.config import NO_FIGURES, DataConfig, Metric, SearchConfig, TokenizerKind, TrainConfig, flatten, to_plain
 from convs2s.data.lines import Text, read_pairs
 from convs2s.data.prepare import split_paths
 from convs2s.data.storage import sha256
@@ -22,11 +22,12 @@ from convs2s.evaluation.models import block_size, load_models, load_translator
 from convs2s.evaluation.perplexity import perplexity, unknown_pieces
 from convs2s.evaluation.results import Report, make_folder, markdown, origin, summary, write
 from convs2s.files import atomic
-from convs2s.search.translate import Translation, Translator, Warner, blocks, to_stderr, translate_blocks
+from convs2s.messages import say
+from convs2s.search.translate import Translation, Translator, Warner, blocks, translate_blocks
 from convs2s.search.workers import translate_in_workers
 from convs2s.text.vocabulary import EOS
 from convs2s.text.whitespace_tokenizer import remove_joiners
-from convs2s.training.checkpoint import load, train_config
+from convs2s.training.checkpoint import load, run_directory, train_config
 from convs2s.training.distributed import resolve_device
 
 LONGEST_NAME = 100  # characters of an ensemble's name in a file name
@@ -68,7 +69,7 @@ def evaluate_split(
         data = replace(data, root=root)
     if files is None and not data.train:
         raise UserError(f"{paths[0]} knows no data, as converted models do: give source= and reference=")
-    source, *targets = split_paths(data, split, to_stderr) if files is None else map(Path, files)
+    source, *targets = split_paths(data, split, say) if files is None else map(Path, files)
     sources, *raw = read_aligned(source, *targets)
     references = [[remove_joiners(line, config.text.joiner) for line in text] for text in raw]
     folder = run_directory(Path(paths[0])) if output is None else Path(output)
@@ -143,7 +144,7 @@ def evaluate_file(
     report_path = folder / "evaluation" / f"{path.name}.json"
     make_folder(report_path.parent)
     if not any(line.strip() for line in lines):
-        to_stderr(f"warning: {hypotheses}: every line is blank")
+        say(f"warning: {hypotheses}: every line is blank")
     report: Report = {
         "split": None,
         "source": source,
@@ -211,12 +212,6 @@ def named_checkpoints(paths: Sequence[str]) -> Report:
     return {"checkpoints": named} if len(named) > 1 else {"checkpoint": named[0]}
 
 
-def run_directory(checkpoint: Path) -> Path:
-    """RUN for RUN/checkpoints/best.pt, and otherwise the folder that the checkpoint lies in."""
-    folder = checkpoint.resolve().parent
-    return folder.parent if folder.name == "checkpoints" else folder
-
-
 def ensemble_name(paths: Sequence[str]) -> str:
     """The checkpoint's name, or the runs' of an ensemble: ``a+b+b-last``."""
     if len(paths) == 1:
@@ -231,17 +226,9 @@ def ensemble_name(paths: Sequence[str]) -> str:
 def report_name(split: str, checkpoint: str, search: SearchConfig) -> str:
     """The split's name and whatever sets this evaluation apart: ``test``, ``test.last.beam10.lenpen0.6``."""
     parts = [split] + ([] if checkpoint == "best" else [checkpoint])
-    plain, chosen = (flat(asdict(options)) for options in (SearchConfig(), search))
+    plain, chosen = (flatten(to_plain(options)) for options in (SearchConfig(), search))
     for option, value in chosen.items():
-        if value != plain[option] and option not in ("nbest", "batch_size", "batch_tokens", "workers"):  # no figure's
-            shown = f"{value:g}" if isinstance(value, (int, float)) else "-" + Path(getattr(value, "value", value)).stem
-            parts.append(f"{option}{shown}")
+        if value != plain[option] and option not in NO_FIGURES:
+            shown = f"{value:g}" if isinstance(value, (int, float)) else f"-{Path(value).stem}"
+            parts.append(option.replace(".", "_") + shown)
     return ".".join(parts)
-
-
-def flat(options: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Options of nested groups as group_option."""
-    result: dict[str, Any] = {}
-    for option, value in options.items():
-        result |= flat(value, f"{prefix}{option}_") if isinstance(value, dict) else {f"{prefix}{option}": value}
-    return result

@@ -14,7 +14,7 @@ CELL, LETTER = 16, 6.6  # pixels of a square's side, and a letter's width
 
 
 def heat_map(title: str, source: Sequence[str], target: Sequence[str], weights: Sequence[Sequence[float]]) -> str:
-    """An <svg> element. weights: (T, S), from 0 to 1.  Raises ValueError where sizes do not fit."""
+    """An <svg> element. weights: (T, S), from 0 to 1. Raises ValueError where sizes do not fit."""
     if len(weights) != len(target) or any(len(row) != len(source) for row in weights) or not target:
         raise ValueError(f"{len(weights)} rows for {len(target)} target and {len(source)} source tokens")
     left = 10 + LETTER * max(map(len, target))

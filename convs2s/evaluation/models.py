@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from convs2s.config import SearchConfig, SearchPrecision
 from convs2s.errors import UserError
@@ -12,14 +11,6 @@ from convs2s.search.translate import CHUNK, Translator
 from convs2s.text.tokenizer import Tokenizers
 from convs2s.training.checkpoint import build_model, build_tokenizers, load
 from convs2s.training.distributed import resolve_device
-
-
-def checkpoint_paths(value: Any) -> list[str]:
-    """checkpoint=FILE or checkpoint=[FILE,FILE,...] as a list; UserError for anything else."""
-    paths = [value] if isinstance(value, str) else list(value) if isinstance(value, Sequence) else []
-    if not paths or not all(isinstance(path, str) and path for path in paths):
-        raise UserError(f"checkpoint={value}: give a file, or several as checkpoint=[FILE,FILE]")
-    return paths
 
 
 def load_models(

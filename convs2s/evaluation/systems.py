@@ -17,7 +17,7 @@ from convs2s.evaluation.evaluate import named_references, read_aligned
 from convs2s.evaluation.results import LABELS, Report, command_line, make_folder, origin, table, write
 from convs2s.evaluation.scores import paper_words
 from convs2s.evaluation.significance import Method, mean_interval, paired_test
-from convs2s.search.translate import to_stderr
+from convs2s.messages import say
 
 Systems = dict[str, list[str]]
 
@@ -70,7 +70,7 @@ def compare_systems(
         lines, *targets = read_aligned(Path(file), *map(Path, references))
         texts.append(lines)
         if not any(line.strip() for line in lines):
-            to_stderr(f"warning: {file}: every line is blank")
+            say(f"warning: {file}: every line is blank")
     if not any(line.strip() for line in targets[0]):
         raise UserError(f"{references[0]}: every line is blank; nothing to score")
     if output is not None:
@@ -89,7 +89,7 @@ def compare_systems(
             for row, outcome in zip(rows, outcomes, strict=True):
                 row[key]["score"] = outcome.score
                 row[key][f"p_{method.name}"] = outcome.p_value
-                if method is Method.bootstrap:
+                if method == Method.bootstrap:
                     row[key] |= {"bootstrap_mean": outcome.mean, "bootstrap_margin": outcome.margin}
     seeds = {
         name: {

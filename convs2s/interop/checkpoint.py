@@ -11,12 +11,13 @@ from torch import Tensor
 from convs2s.config import ConvertConfig, DataConfig, ModelConfig, TextConfig, TokenizerKind, TrainConfig, to_plain
 from convs2s.data.storage import sha256
 from convs2s.errors import UserError
+from convs2s.files import make_folder
 from convs2s.model import ConvS2S
+from convs2s.text.moses_bpe_tokenizer import JOINER
 from convs2s.text.tokenizer import Tokenizers
 from convs2s.text.whitespace_tokenizer import WhitespaceTokenizer
 from convs2s.training.checkpoint import load, save
 
-BPE_JOINER = "@@"
 Checkpoint = dict[str, Any]  # as convs2s.training.checkpoint saves it
 
 
@@ -30,7 +31,7 @@ def assemble(
     """
     joiner = config.joiner
     if joiner is None:
-        joiner = BPE_JOINER if any(word.endswith(BPE_JOINER) for side in words for word in side) else ""
+        joiner = JOINER if any(word.endswith(JOINER) for side in words for word in side) else ""
     tokenizers = Tokenizers(*(WhitespaceTokenizer(side, joiner) for side in words))
     sizes = len(tokenizers.source.symbols), len(tokenizers.target.symbols)
     check_fit(config.model_, model, state, sizes)
@@ -80,12 +81,9 @@ def check_fit(name: str, model: ModelConfig, state: dict[str, Tensor], sizes: tu
 
 
 def write(output: str, checkpoint: Checkpoint) -> str:
-    """Save to OUTPUT/checkpoints/best.pt; returns a line that says so.  Never over a checkpoint that training wrote."""
+    """Save to OUTPUT/checkpoints/best.pt; returns a line that says so. Never over a checkpoint that training wrote."""
     path = Path(output) / "checkpoints" / "best.pt"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"output={output}: cannot be made ({error.strerror}); give another folder") from None
+    make_folder(path.parent, "output")
     if path.exists() and "origin" not in load(path):
         raise UserError(f"output={output}: holds a checkpoint of a training; give another folder")
     save(path, checkpoint)

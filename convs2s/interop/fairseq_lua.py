@@ -1,10 +1,10 @@
 """The authors' Lua release: its Torch7 files (model.th7, dict.xx.th7) as a checkpoint of ours.
 
-Nothing in these files says how the model was configured.  The architecture is inferred from the graph of modules
+Nothing in these files says how the model was configured. The architecture is inferred from the graph of modules
 (original: models/fconv_model.lua): its authors named the nodes 'encoder', 'convlm' (the decoder without its output
 layers) and 'convBlock_i', the rest follows from what is connected to what, and every weight must find its place once.
 
-A weight-normalised layer has v (out, fan_in), g (out, 1), bias (out,).  The optimised form (-fconvfast) wraps the
+A weight-normalised layer has v (out, fan_in), g (out, 1), bias (out,). The optimised form (-fconvfast) wraps the
 convolutions, and old files hold the effective weight too: neither matters, only v, g and bias are read.
 """
 
@@ -69,7 +69,7 @@ def read_model(path: str) -> tuple[ModelConfig, dict[str, Tensor]]:
 def read_words(path: str | None, side: str, rows: int) -> list[str]:
     """The words of a dictionary file from our id 3 on, up to its cutoff (original: text/Dictionary.lua).
 
-    rows: words that the model knows, the specials included.  Bytes that are not UTF-8 become U+FFFD.
+    rows: words that the model knows, the specials included. Bytes that are not UTF-8 become U+FFFD.
     """
     if path is None:
         raise UserError(f"{side}_dict must be given: the dict.xx.th7 that training wrote beside the model")

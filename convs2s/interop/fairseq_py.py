@@ -8,7 +8,6 @@ words; ours are <unk> 0, <pad> 1, </s> 2, then <s> and the words: the rows of em
 
 from __future__ import annotations
 
-import sys
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -37,6 +36,7 @@ from convs2s.interop.checkpoint import assemble
 from convs2s.interop.fairseq_settings import Settings, read_settings
 from convs2s.interop.fairseq_weights import Weights
 from convs2s.interop.torch_file import TorchFile
+from convs2s.messages import say
 from convs2s.text.moses import Moses
 from convs2s.text.moses_bpe_tokenizer import MosesBpeTokenizer, read_codes
 from convs2s.text.tokenizer import Tokenizers
@@ -97,10 +97,7 @@ def read_dictionary(path: str | Path) -> list[str]:
         if not space or not count.strip().isdecimal():
             raise UserError(f'{path}, line {number}: not "word count"; give the dict.xx.txt beside the model')
         if word in lines:
-            print(
-                f"warning: {path}, line {number}: {word!r} stood in line {lines[word]} already; the later one counts",
-                file=sys.stderr,
-            )
+            say(f"warning: {path}, line {number}: {word!r} stood in line {lines[word]} already; the later one counts")
         lines[word] = number
         words.append(word)
     return words

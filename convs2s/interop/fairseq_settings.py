@@ -125,6 +125,7 @@ def literal(expression: str) -> Any:
 
 
 def value_of(node: ast.expr) -> Any:
+    """The value of a node of the parsed expression."""
     if isinstance(node, ast.Constant) and isinstance(node.value, int):
         return node.value
     if isinstance(node, (ast.List, ast.Tuple)):

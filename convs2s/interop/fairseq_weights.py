@@ -103,10 +103,12 @@ def output_first(weight: Tensor) -> Tensor:
 
 
 def kernel_width(weight: Tensor) -> int:
+    """k of a convolution (k, in, out), 1 of a linear layer (out, in)."""
     return weight.shape[0] if weight.dim() == 3 else 1
 
 
 def rename(name: str, endings: dict[str, str]) -> str:
+    """A name whose ending is replaced by what ``endings`` has for it."""
     for ending, other in endings.items():
         if name.endswith(ending):
             return name.removesuffix(ending) + other

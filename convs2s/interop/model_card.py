@@ -10,11 +10,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from convs2s.config import Architecture, ModelConfig, SearchConfig, TokenizerKind, TrainConfig, to_plain
+from convs2s.config import (
+    NO_FIGURES,
+    Architecture,
+    ModelConfig,
+    SearchConfig,
+    TokenizerKind,
+    TrainConfig,
+    flatten,
+    to_plain,
+)
 from convs2s.data.storage import sha256
 from convs2s.files import atomic
-from convs2s.training.checkpoint import train_config
-from convs2s.training.record import flatten
+from convs2s.training.checkpoint import run_directory, train_config
 
 NOT_RECORDED = "not recorded"
 METRICS = {
@@ -24,7 +32,6 @@ METRICS = {
     "ter": "TER",
 }  # others by their own name
 ALWAYS = ("beam", "lenpen", "max_length")  # search options that every score names; others where they are not defaults
-NO_FIGURES = ("nbest", "batch_size", "batch_tokens", "workers")  # which no score depends on
 KINDS = {
     Architecture.convs2s: (
         "ConvS2S",
@@ -47,13 +54,13 @@ def write_card(output: str | Path, checkpoint: dict[str, Any], path: Path | None
 
 
 def model_card(checkpoint: dict[str, Any], path: Path | None) -> str:
-    """The card's Markdown.  path: the checkpoint's file; None: it has no run.
+    """The card's Markdown. path: the checkpoint's file; None: it has no run.
 
     The run's records lie in RUN for RUN/checkpoints/best.pt, and for any other file beside it.
     """
     config = train_config(checkpoint)
     kind, what = KINDS[config.model.architecture]
-    run = None if path is None else path.parent.parent if path.parent.name == "checkpoints" else path.parent
+    run = None if path is None else run_directory(path)
     environment = read_record(run / "environment.json") if run else {}
     parts = [
         *front_matter(config),
@@ -104,6 +111,7 @@ def front_matter(config: TrainConfig) -> list[str]:
 
 
 def model_lines(model: ModelConfig, checkpoint: dict[str, Any]) -> list[str]:
+    """Sizes and options of the network."""
     shared = {(tensor.data_ptr(), tensor.numel()) for tensor in checkpoint["model"].values()}
     sizes = f"{checkpoint['source_vocabulary']:,} source and {checkpoint['target_vocabulary']:,} target pieces"
     stacks = {}
@@ -128,13 +136,15 @@ def model_lines(model: ModelConfig, checkpoint: dict[str, Any]) -> list[str]:
 
 
 def input_form(config: TrainConfig) -> str:
-    if config.text.kind is not TokenizerKind.whitespace:
+    """What the text must look like."""
+    if config.text.kind != TokenizerKind.whitespace:
         return f"raw text, one sentence a line; its {config.text.kind.value} tokeniser is inside."
     mark = f", with subwords marked by `{config.text.joiner}`" if config.text.joiner else ""
     return f"text segmented like the training text, words separated by spaces{mark}, one sentence a line."
 
 
 def data_lines(config: TrainConfig, manifest: dict[str, Any]) -> list[str]:
+    """Corpus, counts and files."""
     if not manifest:
         return [f"- languages: {config.data.source} → {config.data.target}; corpus, files and counts: {NOT_RECORDED}"]
     lines = [f"- corpus: {config.data.name} ({config.data.source} → {config.data.target})"]
@@ -155,6 +165,7 @@ def data_lines(config: TrainConfig, manifest: dict[str, Any]) -> list[str]:
 
 
 def recipe_lines(config: TrainConfig, checkpoint: dict[str, Any], environment: dict[str, Any]) -> list[str]:
+    """How the weights came about."""
     if "origin" in checkpoint and "progress" not in checkpoint:
         return [*origin_lines(checkpoint["origin"]), f"- training: {NOT_RECORDED}"]
     optimizer, training = config.optimizer, config.training
@@ -198,6 +209,7 @@ def score_lines(run: Path | None, path: Path | None) -> list[str]:
 
 
 def score_rows(folder: Path, digest: str) -> Iterator[str]:
+    """A row for each score of the checkpoint with this SHA-256."""
     for file in sorted(folder.glob("*.json")):
         report = read_record(file)
         if report.get("checkpoint", {}).get("sha256") != digest:
@@ -219,14 +231,15 @@ def search_options(search: dict[str, Any]) -> Iterator[str]:
 
 
 def limit_lines(config: TrainConfig, manifest: dict[str, Any]) -> list[str]:
-    rows = config.model.max_positions, config.model.max_target_positions or config.model.max_positions
+    """What the model was not made for, or not tried on."""
+    limits = config.model.max_source_length, config.model.max_target_length
     longest = manifest.get("splits", {}).get("train", {}).get("longest", {})
     seen = f"{longest['source']} and {longest['target']} pieces" if longest else NOT_RECORDED
     domain = f"trained on {config.data.name} only" if manifest else f"training text {NOT_RECORDED}"
     if manifest and config.training.init_from is not None:
         domain = f"trained on {config.data.name}, after what {config.training.init_from} was trained on"
     return [
-        f"- source sentences up to {rows[0] - 2} pieces, translations up to {rows[1] - 2}, `</s>` included",
+        f"- source sentences up to {limits[0]} pieces, translations up to {limits[1]}, `</s>` included",
         f"- longest source and target sentence in training: {seen}",
         f"- {domain}; tests on text of other domains: not run",
         "- sentences are translated one by one, without context; bias and toxicity tests: not run",

@@ -23,7 +23,8 @@ from torch import Tensor, nn
 
 from convs2s.config import SourcePadding
 from convs2s.errors import UserError
-from convs2s.interop.safetensors_io import CONFIG, TOKENIZERS, detach, make_folder, write_json
+from convs2s.files import make_folder, write_json
+from convs2s.interop.safetensors_io import CONFIG, TOKENIZERS, detach
 from convs2s.model import ConvS2S, Encoded
 from convs2s.model.decoder import DecoderLayer
 from convs2s.model.layers import Conv, Linear
@@ -45,7 +46,8 @@ def write_onnx(output: str | Path, checkpoint: dict[str, Any]) -> str:
     if not isinstance(built, ConvS2S):
         raise UserError(f"to=onnx knows ConvS2S only, this is a model.architecture={built.config.architecture.value}")
     model = for_export(built)
-    folder = make_folder(output)
+    folder = Path(output)
+    make_folder(folder, "output")
     export(EncoderGraph(model), folder / ENCODER, ["source"], ENCODED)
     export(
         StepGraph(model),
@@ -59,7 +61,7 @@ def write_onnx(output: str | Path, checkpoint: dict[str, Any]) -> str:
         "ids": {"unk": UNK, "pad": PAD, "eos": EOS},
         "max_source_length": model.max_source_length,
         "max_target_length": model.max_target_length,
-        "equal_lengths_only": model.config.source_padding is SourcePadding.original,
+        "equal_lengths_only": model.config.source_padding == SourcePadding.original,
         "source_vocabulary": model.source_vocabulary,
         "target_vocabulary": model.target_vocabulary,
     }
@@ -81,6 +83,7 @@ def for_export(model: ConvS2S) -> ConvS2S:
 
 
 def plain_linear(layer: Linear) -> nn.Linear:
+    """An ordinary linear layer with the effective weight."""
     weight = layer.weight().detach()
     plain = nn.Linear(weight.shape[1], weight.shape[0])
     plain.weight.data, plain.bias.data = weight, layer.bias.detach()
@@ -180,7 +183,7 @@ def export(graph: EncoderGraph | StepGraph, path: Path, inputs: list[str], outpu
         import onnx  # noqa: F401
         import onnxscript  # noqa: F401
     except ImportError:
-        raise UserError("onnx and onnxscript are not installed: pip install 'convs2s[export]'") from None
+        raise UserError("to=onnx needs onnx and onnxscript: pip install -e '.[export]'") from None
     example, dynamic = graph.example()
     noisy = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
     levels = [logger.level for logger in noisy]

@@ -26,7 +26,7 @@ class OnnxModel:
         try:
             import onnxruntime
         except ImportError:
-            raise UserError("onnxruntime is not installed: pip install 'convs2s[export]'") from None
+            raise UserError("exported models need onnxruntime: pip install -e '.[export]'") from None
         folder = Path(folder)
         try:
             self.config = json.loads((folder / "config.json").read_text(encoding="utf-8"))

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from convs2s.data.storage import sha256
 from convs2s.errors import UserError
-from convs2s.files import atomic
+from convs2s.files import atomic, make_folder, write_json
 from convs2s.training.checkpoint import build_model, build_tokenizers
 
 WEIGHTS, CONFIG, TOKENIZERS = "model.safetensors", "config.json", "tokenizers.json"
@@ -28,12 +28,13 @@ KEPT = ("source_vocabulary", "target_vocabulary", "config", "origin", "progress"
 
 
 def write_folder(output: str | Path, checkpoint: dict[str, Any]) -> str:
-    """Write the folder; returns a line that says so.  UserError where it cannot be written."""
-    library = safetensors()
-    folder = make_folder(output)
+    """Write the folder; returns a line that says so. UserError where it cannot be written."""
+    safetensors = library()
+    folder = Path(output)
+    make_folder(folder, "output")
     weights, shared = split_shared(checkpoint["model"])
     with atomic(folder / WEIGHTS, "wb") as file:
-        file.write(library.save(weights, metadata={"format": "pt"}))
+        file.write(safetensors.torch.save(weights, metadata={"format": "pt"}))
     options = {
         "model_type": "convs2s",
         "architectures": [type(build_model(checkpoint)).__name__],
@@ -52,7 +53,7 @@ def read_folder(path: str | Path) -> dict[str, Any]:
 
     Raises UserError for files that are missing, damaged, or do not belong together.
     """
-    library = safetensors()
+    safetensors = library()
     path = Path(path)
     if not path.exists():
         raise UserError(f"model={path}: no such file or folder; give the folder that to=safetensors wrote")
@@ -61,11 +62,11 @@ def read_folder(path: str | Path) -> dict[str, Any]:
     if options.get("model_type") != "convs2s" or options.get("format") != FORMAT:
         raise UserError(f"{folder / CONFIG}: not of a folder that convert.py to=safetensors wrote")
     try:
-        weights: dict[str, Tensor] = library.load((folder / WEIGHTS).read_bytes())
+        weights: dict[str, Tensor] = safetensors.torch.load((folder / WEIGHTS).read_bytes())
         weights |= {name: weights[other] for name, other in options["shared"].items()}
     except OSError as error:
         raise UserError(f"{folder / WEIGHTS}: {error.strerror}; give the folder that to=safetensors wrote") from error
-    except (library.error, ValueError, KeyError, AttributeError) as error:
+    except (safetensors.SafetensorError, ValueError, KeyError, AttributeError) as error:
         raise UserError(f"{folder / WEIGHTS}: damaged ({error!s:.80})") from error
     checkpoint = {name: options[name] for name in KEPT if name in options}
     checkpoint |= {
@@ -131,23 +132,8 @@ def attach(folder: Path, states: dict[str, Any]) -> dict[str, Any]:
     return whole
 
 
-def make_folder(output: str | Path) -> Path:
-    """The folder, made where it is not there."""
-    folder = Path(output)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"output={output}: cannot be made ({error.strerror}); give another folder") from error
-    return folder
-
-
-def write_json(path: Path, content: dict[str, Any]) -> None:
-    with atomic(path) as file:
-        json.dump(content, file, indent=1, ensure_ascii=False)
-        file.write("\n")
-
-
 def read_bytes(path: Path) -> bytes:
+    """A file of the folder; UserError where it cannot be read."""
     try:
         return path.read_bytes()
     except OSError as error:
@@ -155,6 +141,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object of the folder; UserError where it is none."""
     try:
         content = json.loads(read_bytes(path))
     except (ValueError, RecursionError) as error:
@@ -164,18 +151,10 @@ def read_json(path: Path) -> dict[str, Any]:
     return content
 
 
-class Library:
-    """What is used of the safetensors package, which only exports need."""
-
-    def __init__(self) -> None:
-        from safetensors import SafetensorError
-        from safetensors.torch import load, save
-
-        self.error, self.load, self.save = SafetensorError, load, save
-
-
-def safetensors() -> Library:
+def library() -> Any:
+    """The safetensors package, which only exports need."""
     try:
-        return Library()
+        import safetensors.torch
     except ImportError:
-        raise UserError("safetensors is not installed: pip install 'convs2s[export]'") from None
+        raise UserError("model.safetensors needs safetensors: pip install -e '.[export]'") from None
+    return safetensors

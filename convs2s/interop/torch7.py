@@ -2,11 +2,11 @@
 
 Lua values become Python's: nil None, numbers float, booleans bool, strings str (bytes that are not UTF-8 as surrogate
 escapes, so nothing is lost), tables ``Table``, functions ``Function`` (skipped), tensors ``Tensor``, storages
-``Storage``, every other torch object ``Object``.  An object that is referred to twice is one object here too, and
-tensors that share a storage share its memory.  Arrays of a binary file are views of the memory-mapped file, so a
+``Storage``, every other torch object ``Object``. An object that is referred to twice is one object here too, and
+tensors that share a storage share its memory. Arrays of a binary file are views of the memory-mapped file, so a
 model of several gigabytes is opened at once and read where it is used.
 
-The format, from torch7's File.lua: each value is a type mark and its content.  Tables, functions and torch objects
+The format, from torch7's File.lua: each value is a type mark and its content. Tables, functions and torch objects
 carry an index; where an index comes up again, nothing follows it.
 """
 
@@ -95,7 +95,7 @@ def load(path: str | Path) -> Any:
     """Read a Torch7 file.
 
     Raises UserError, naming the file and the byte offset, for what is not a Torch7 file, is damaged or cut short, or
-    nests or holds more than MAX_DEPTH or MAX_VALUES values.  Memory is at most a constant multiple of the file's size.
+    nests or holds more than MAX_DEPTH or MAX_VALUES values. Memory is at most a constant multiple of the file's size.
     """
     return _Reader(open_file(path)).read()
 

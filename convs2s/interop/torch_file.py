@@ -79,7 +79,7 @@ class TorchFile:
             raise UserError(f"{path}: not a file that torch.save wrote, or damaged ({describe(error)})") from error
 
     def tensor(self, stored: Any) -> Tensor:
-        """A tensor of the file, contiguous and in memory of its own.  UserError where it reaches beyond its data."""
+        """A tensor of the file, contiguous and in memory of its own. UserError where it reaches beyond its data."""
         if not isinstance(stored, StoredTensor):
             raise UserError(f"{self.path}: something else stands where a tensor should")
         storage, offset, size, stride = stored
@@ -170,10 +170,12 @@ class _Bytes(io.RawIOBase):
 
 
 def describe(error: Exception) -> str:
+    """An error in one line."""
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def text(key: Any) -> str:
+    """A storage's key, which old files have as a number."""
     return key if isinstance(key, str) else str(key)
 
 
@@ -202,6 +204,7 @@ def rebuild_parameter(data: StoredTensor, *_: Any) -> StoredTensor:
 
 
 def no_call(*_: Any) -> None:
+    """Stands in for classes that are named but never called."""
     raise ValueError("a storage type is called")
 
 

@@ -1,6 +1,6 @@
 """What every model can do: the part of it that training, search and checkpoints know.
 
-B sentences · S source length · T target length · K beam · C channels · V vocabulary.  Ids: <unk> 0, <pad> 1, </s> 2.
+B sentences · S source length · T target length · K beam · C channels · V vocabulary. Ids: <unk> 0, <pad> 1, </s> 2.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class OutputDecoder(Protocol):
 class Seq2Seq(nn.Module, ABC):
     """A model from ids to log-probabilities; ``build`` makes the one that a configuration asks for.
 
-    source_vocabulary, target_vocabulary: number of ids.  Weights are drawn from torch's global generator.
+    source_vocabulary, target_vocabulary: number of ids. Weights are drawn from torch's global generator.
     """
 
     encoder: nn.Module
@@ -73,30 +73,25 @@ class Seq2Seq(nn.Module, ABC):
 
     @property
     def max_source_length(self) -> int:
-        """Tokens a source may have, </s> included: the rows of its position table less those of <unk> and <pad>."""
-        return self.config.max_positions - 2
+        """Tokens a source may have, </s> included."""
+        return self.config.max_source_length
 
     @property
     def max_target_length(self) -> int:
         """Likewise of a target."""
-        return (self.config.max_target_positions or self.config.max_positions) - 2
-
-    @property
-    def max_length(self) -> int:
-        """Tokens that either side may have."""
-        return min(self.max_source_length, self.max_target_length)
+        return self.config.max_target_length
 
     @abstractmethod
     def output_decoder(self) -> OutputDecoder:
         """The decoder, as far as scores of words are concerned."""
 
     def encode(self, source: Tensor) -> Encoded:
-        """source (B, S) ids, padded on either side.  Raises ValueError beyond the position table."""
+        """source (B, S) ids, padded on either side. Raises ValueError beyond the position table."""
         self.check_length(source, self.max_source_length)
         return self.encoder(source)  # type: ignore[no-any-return]
 
     def decode(self, encoded: Encoded, target_input: Tensor) -> Decoded:
-        """Every target position at once; target_input (B, T) ids, </s> first, padded on the right.  Raises likewise."""
+        """Every target position at once; target_input (B, T) ids, </s> first, padded on the right. Raises likewise."""
         self.check_length(target_input, self.max_target_length)
         return self.decoder(target_input, encoded)  # type: ignore[no-any-return]
 
@@ -137,8 +132,8 @@ class Seq2Seq(nn.Module, ABC):
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, Tensor]:
         """The last token of each hypothesis, (B, K) -> log-probabilities of the next (B, K, V), attention (B, K, S).
 
-        ``state`` moves on by one position.  The attention is averaged over the layers that attend, zeros where none
-        does.  Raises ValueError at the end of the position table.
+        ``state`` moves on by one position. The attention is averaged over the layers that attend, zeros where none
+        does. Raises ValueError at the end of the position table.
         """
         logits, attention = self.raw_step(tokens, state)
         log_probs = logits[:, : state.vocabulary].view(*tokens.shape, -1).log_softmax(-1)

@@ -1,6 +1,6 @@
 """ConvS2S, the whole model: ids in, log-probabilities out.
 
-B sentences · S source length · T target length · K beam · V vocabulary.  Ids: <unk> 0, <pad> 1, </s> 2.
+B sentences · S source length · T target length · K beam · V vocabulary. Ids: <unk> 0, <pad> 1, </s> 2.
 """
 
 from __future__ import annotations

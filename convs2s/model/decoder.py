@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from convs2s.config import AttentionOrder, LayerConfig, ModelConfig
 from convs2s.model.encoder import Encoded
-from convs2s.model.layers import SQRT_HALF, Dropout, GatedBlock, Linear, embedding_table, expand
+from convs2s.model.layers import SQRT_HALF, Dropout, GatedBlock, Linear, embedding_table, expand, positions
 from convs2s.text.vocabulary import PAD
 
 
@@ -135,8 +135,7 @@ class Decoder(nn.Module):
 
     def forward(self, target_input: Tensor, encoded: Encoded) -> Decoded:
         """target_input (B, T) ids, </s> first, padded on the right."""
-        real = target_input != PAD  # (B, T)
-        embedded = self.embed(target_input, real.cumsum(1) * real + PAD)  # (B, T, E)
+        embedded = self.embed(target_input, positions(target_input != PAD))  # (B, T, E)
         states = [self.in_proj(embedded)]  # (B, T, C) each
         attention: list[Tensor] = []
         blocks = []

@@ -1,6 +1,6 @@
 """The encoder: source ids -> a key and a value for every source position (paper, sec. 3.1-3.3).
 
-B sentences · S source length · E embedding · C channels.  Every tensor is (B, S, C).
+B sentences · S source length · E embedding · C channels. Every tensor is (B, S, C).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from convs2s.model.layers import (
     WeightNorm,
     embedding_table,
     expand,
+    positions,
     scale_gradient,
 )
 from convs2s.text.vocabulary import PAD
@@ -79,7 +80,7 @@ class Encoder(nn.Module):
         """As ``forward``; real: (B, S), what is no padding; mask: the same, or None where nothing is to be masked."""
         embedded = self.embed_tokens(source)  # (B, S, E)
         if self.embed_positions is not None:
-            embedded = embedded + self.embed_positions(real.cumsum(1) * real + PAD)
+            embedded = embedded + self.embed_positions(positions(real))
         embedded = self.dropout(embedded)
 
         padding = None if mask is None else ~mask.unsqueeze(-1)  # (B, S, 1)

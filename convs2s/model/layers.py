@@ -1,11 +1,13 @@
 """The building blocks: weight-normalised linear and convolution layers, the gated linear unit's block, dropout.
 
-B sentences · T positions · C channels · k kernel width.  Every tensor is (B, T, C).
+B sentences · T positions · C channels · k kernel width. Every tensor is (B, T, C).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -32,6 +34,11 @@ def embedding_table(rows: int, width: int) -> nn.Embedding:
     table = nn.Embedding(rows, width, padding_idx=PAD)
     nn.init.normal_(table.weight, 0.0, 0.1)
     return table
+
+
+def positions(real: Tensor) -> Tensor:
+    """(B, T), True at tokens -> the row of the position table for each: PAD + 1 for the first, PAD at padding."""
+    return real.cumsum(1) * real + PAD
 
 
 def autocast_type(x: Tensor) -> torch.dtype:
@@ -61,8 +68,8 @@ def scale_gradient(x: Tensor, scale: float) -> Tensor:
 class WeightNorm(nn.Module):
     """Weight, gain and bias of a weight-normalised layer (paper, sec. 3.5; original: nn/WeightNorm.lua).
 
-    w = g v / sqrt(|v|^2 + eps), one norm per output unit.  v: (out, fan_in), g: (out, 1), bias: (out,).
-    Initialised with v ~ N(0, std^2), g = |v|, bias 0.  ``gradient_scale`` multiplies the gradients of all three.
+    w = g v / sqrt(|v|^2 + eps), one norm per output unit. v: (out, fan_in), g: (out, 1), bias: (out,).
+    Initialised with v ~ N(0, std^2), g = |v|, bias 0. ``gradient_scale`` multiplies the gradients of all three.
     """
 
     def __init__(self, fan_in: int, out: int, std: float, eps: float) -> None:
@@ -72,8 +79,8 @@ class WeightNorm(nn.Module):
         self.bias = nn.Parameter(torch.zeros(out))
         self.eps = eps
         self.gradient_scale = 1.0
+        self.effective: Tensor | None = None  # the weight, while it is shared by ``normalised_once``
         self.folded: Product | None = None  # with the effective weight, kept for inference by ConvS2S.fold
-
         self.register_load_state_dict_pre_hook(lambda module, *_: module.train(module.training))  # type: ignore[no-untyped-call]
 
     def weight(self) -> Tensor:
@@ -88,14 +95,35 @@ class WeightNorm(nn.Module):
         """Effective weight (out, fan_in) and bias (out,), through which gradients flow back scaled."""
         if self.folded is not None and not torch.is_grad_enabled():
             return self.folded.weight, self.folded.bias
-        weight, bias = self.weight(), self.bias
+        weight, bias = self.weight() if self.effective is None else self.effective, self.bias
         if self.gradient_scale != 1.0:
             return scale_gradient(weight, self.gradient_scale), scale_gradient(bias, self.gradient_scale)
         return weight, bias
 
 
+@contextmanager
+def normalised_once(model: nn.Module) -> Iterator[None]:
+    """Compute each effective weight once for all forward and backward passes in the block.
+
+    Their gradients are summed on it, and go on to v and g when the block ends.
+    """
+    layers = [module for module in model.modules() if isinstance(module, WeightNorm)]
+    weights = [layer.weight() for layer in layers]
+    shared = [weight.detach().requires_grad_() for weight in weights]
+    try:
+        for layer, weight in zip(layers, shared, strict=True):
+            layer.effective = weight
+        yield
+        used = [(whole, part.grad) for whole, part in zip(weights, shared, strict=True) if part.grad is not None]
+        if used:  # a process may have had no batch
+            torch.autograd.backward([weight for weight, _ in used], [grad for _, grad in used])
+    finally:
+        for layer in layers:
+            layer.effective = None
+
+
 class Linear(WeightNorm):
-    """(B, T, in) -> (B, T, out).  Initialised with std sqrt((1 - dropout) / in), ``dropout`` that of its input."""
+    """(B, T, in) -> (B, T, out). Initialised with std sqrt((1 - dropout) / in), ``dropout`` that of its input."""
 
     def __init__(self, channels: int, out: int, eps: float, dropout: float = 0.0) -> None:
         super().__init__(channels, out, math.sqrt((1.0 - dropout) / channels), eps)
@@ -146,7 +174,7 @@ class Convolution(torch.autograd.Function):
 class Conv(WeightNorm):
     """A convolution over whatever stands around each position: (B, T + k - 1, in) -> (B, T, out).
 
-    v is (out, k * in) with the kernel position outermost, as in the original.  Initialised with std
+    v is (out, k * in) with the kernel position outermost, as in the original. Initialised with std
     sqrt(4 (1 - dropout) / (k in)): its output feeds a gated linear unit (paper, sec. 3.5 and appendix).
     """
 
@@ -189,7 +217,7 @@ class GatedBlock(nn.Module):
 
     With a bottleneck the convolution runs between two narrow linear layers, each with its gate (original: -bfactor).
 
-    widths: channels of the stack's input and of every block's output up to this one's input.  distance: the residual
+    widths: channels of the stack's input and of every block's output up to this one's input. distance: the residual
     is that many entries from their end (1: the block's own input; 0: there is none).
     """
 

@@ -1,17 +1,9 @@
-"""Which sentences are translated together.
-
-B sentences · S source length.
-"""
+"""Which sentences are translated together."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-
-import torch
-from torch import Tensor
-
-from convs2s.text.vocabulary import PAD
 
 FULL = 0.75  # of a batch's places; with more sentences than that in it, the free ones are not worth an encoding
 
@@ -49,9 +41,3 @@ def length_batches(lengths: Sequence[int], sentences: int, tokens: int, exact: b
     queue = Queue(lengths, sentences, tokens, exact)
     while batch := queue.take():
         yield batch
-
-
-def pad(sources: Sequence[Sequence[int]]) -> Tensor:
-    """(B, S) ids, padded on the right."""
-    longest = max(map(len, sources))
-    return torch.tensor([[*source, *[PAD] * (longest - len(source))] for source in sources])

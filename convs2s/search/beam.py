@@ -22,13 +22,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from convs2s.config import SearchConfig, Stop
+from convs2s.data.batching import pad
 from convs2s.errors import UserError
 from convs2s.model import Seq2Seq
 from convs2s.model.incremental import GROUP
-from convs2s.search.batches import Queue, pad
+from convs2s.search.batches import Queue
 from convs2s.search.ensemble import Ensemble
 from convs2s.search.selection import Selection
-from convs2s.search.settings import check_search
 from convs2s.search.trace import End, Floats, Hypothesis, Ints, Step, Trace
 from convs2s.text.vocabulary import EOS, PAD, UNK
 
@@ -110,7 +110,7 @@ def searching(
     continuations: Tensor | None,
 ) -> Iterator[Search]:
     """A search with its models ready."""
-    check_search(config)
+    config.check()
     ensemble = Ensemble([models] if isinstance(models, Seq2Seq) else models, config.average)
     with ensemble.evaluating():
         yield Search(ensemble, config, attention or layers, layers, continuations)

@@ -6,9 +6,11 @@ The yardstick is the float32 rate of ``torch.mm`` on 2048 x 2048 matrices with t
 from __future__ import annotations
 
 import resource
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import ClassVar
 
 import torch
@@ -19,6 +21,7 @@ from convs2s.search.beam import search_sentences
 from convs2s.text.vocabulary import EOS, SPECIALS
 
 SIZE = 2048  # of the yardstick's matrices
+TRIES = 5
 GIB = 2**30
 
 
@@ -59,7 +62,6 @@ def measure(
     precision: SearchPrecision,
     repeat: int,
     forced_length: bool = False,
-    clock: Callable[[], float] = time.perf_counter,
 ) -> Speed:
     """Translate ``sources`` (ids with </s>) ``repeat`` times with a folded model; the fastest time counts.
 
@@ -77,18 +79,18 @@ def measure(
 
     device = next(model.parameters()).device
     raw_step = model.raw_step
-    before = yardstick(device, clock)
+    before = yardstick(device)
     seconds = float("inf")
     model.raw_step = counted  # type: ignore[method-assign,assignment]
     try:
         for _ in range(repeat):
             steps = 0
-            start = clock()
+            start = time.perf_counter()
             found = search_sentences(model, sources, config)
-            seconds = min(seconds, clock() - start)
+            seconds = min(seconds, time.perf_counter() - start)
     finally:
         model.raw_step = raw_step  # type: ignore[method-assign]
-    gflops = max(before, yardstick(device, clock))
+    gflops = max(before, yardstick(device))
     best = [hypotheses[0] for hypotheses in found]
     rate = len(sources) / seconds
     arithmetic = sum(operations(model, [len(s) for s in sources], [len(h.ids) for h in best], beam)) / seconds / 1e9
@@ -129,16 +131,16 @@ def matrix_weights(model: Seq2Seq) -> dict[str, int]:
     return sides
 
 
-def yardstick(device: torch.device, clock: Callable[[], float] = time.perf_counter, tries: int = 5) -> float:
-    """GFLOP/s of a float32 product, the best of ``tries``."""
+def yardstick(device: torch.device) -> float:
+    """GFLOP/s of a float32 product, the best of TRIES."""
     a = torch.randn(SIZE, SIZE, device=device)
     best = float("inf")
-    for _ in range(tries):
-        start = clock()
+    for _ in range(TRIES):
+        start = time.perf_counter()
         product = a @ a
         if device.type == "cuda":
             torch.cuda.synchronize(device)
-        best = min(best, clock() - start)
+        best = min(best, time.perf_counter() - start)
         del product
     return 2 * SIZE**3 / best / 1e9
 
@@ -147,7 +149,11 @@ def peak_gib(device: torch.device) -> float:
     """Most memory in use so far: of the GPU's allocator, or of this process."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / GIB
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / GIB
+    status = Path("/proc/self/status")
+    if status.exists():  # there the system's figure also counts the process that this one was started from
+        found = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
+        return 1024 * int(found.split()[1]) / GIB
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024) / GIB
 
 
 def random_sources(count: int, vocabulary: int, seed: int = 1) -> list[list[int]]:
@@ -167,5 +173,6 @@ def spread(sources: Sequence[Sequence[int]], count: int) -> list[Sequence[int]]:
 
 
 def as_json(speed: Speed) -> dict[str, object]:
+    """A measurement for JSON, six decimals."""
     rounded = {key: round(value, 6) if isinstance(value, float) else value for key, value in asdict(speed).items()}
     return rounded

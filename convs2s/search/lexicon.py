@@ -13,7 +13,7 @@ from pathlib import Path
 from convs2s.data.lines import read_lines
 from convs2s.errors import UserError
 from convs2s.files import atomic
-from convs2s.text.vocabulary import EOS, PAD, SPECIALS, UNK
+from convs2s.text.vocabulary import EOS, SPECIALS
 
 Lexicon = dict[str, list[tuple[str, int]]]  # most frequent first
 Links = list[tuple[int, int]]  # (source word, target word), counted from 0
@@ -54,6 +54,7 @@ def count_links(
 
 
 def write_lexicon(path: str, lexicon: Lexicon) -> None:
+    """A line for each pair; the file appears whole or not at all."""
     with atomic(Path(path)) as file:
         for source, companions in lexicon.items():
             file.writelines(f"{source}\t{target}\t{count}\n" for target, count in companions)
@@ -76,8 +77,7 @@ def read_lexicon(path: str) -> Lexicon:
 def as_ids(lexicon: Lexicon, source: Sequence[str], target: Sequence[str]) -> dict[int, list[tuple[int, int]]]:
     """The lexicon by ids, given the symbols of both vocabularies; words that a vocabulary lacks are left out."""
     source_ids, target_ids = ({symbol: i for i, symbol in enumerate(s) if i >= len(SPECIALS)} for s in (source, target))
-    source_ids["</s>"], target_ids["</s>"] = EOS, EOS
-    assert UNK < EOS > PAD
+    source_ids[SPECIALS[EOS]], target_ids[SPECIALS[EOS]] = EOS, EOS
     return {
         source_ids[word]: [(target_ids[other], count) for other, count in companions if other in target_ids]
         for word, companions in lexicon.items()

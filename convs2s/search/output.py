@@ -21,6 +21,7 @@ from convs2s.search.trace import Hypothesis
 from convs2s.search.translate import Translation
 from convs2s.search.unknown import attended
 from convs2s.text.tokenizer import Tokenizers
+from convs2s.text.vocabulary import EOS, SPECIALS
 
 HEADER = "line\trank\tscore\ttranslation"
 
@@ -79,7 +80,7 @@ def open_attention(path: str, tokenizers: Tokenizers, layers: bool) -> Iterator[
                 return
             record = {"line": number, "source": [], "target": [], "attention": []}
             if matrix is not None and hypothesis is not None:
-                record["source"] = [*tokenizers.source.pieces(line), "</s>"]
+                record["source"] = [*tokenizers.source.pieces(line), SPECIALS[EOS]]
                 record["target"] = [tokenizers.target.symbols[i] for i in hypothesis.ids]
                 record["attention"] = matrix.double().numpy().round(6).tolist()
             print(json.dumps(record, ensure_ascii=False), file=file)

@@ -5,48 +5,43 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
 
 from convs2s.text.tokenizer import Tokenizer
 from convs2s.text.vocabulary import EOS, PAD, SPECIALS, UNK
 
-WORD_START = "\u2581"  # SentencePiece: a piece that begins with it begins a word
 ORIGINAL_MARK = "|"  # the original's mark of a piece that goes on in the next (original: -subwordpen)
 
 
 class Joints:
     """How the pieces of a tokeniser stick together.
 
-    SentencePiece marks the pieces that begin a word; others mark, by a joiner at its end ("@@"; without a joiner the
-    original's "|"), a piece that goes on in the next.
+    SentencePiece marks the pieces that begin a word (``word_start``); others mark, by a ``joiner`` at its end ("@@";
+    without a joiner the original's "|"), a piece that goes on in the next.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
-        words = tokenizer.symbols[len(SPECIALS) :]
-        self.marks_starts = getattr(tokenizer, "kind", "") == "sentencepiece"
-        self.joiner: str = getattr(tokenizer, "joiner", "@@" if getattr(tokenizer, "kind", "") == "moses_bpe" else "")
+        self.start, self.joiner = tokenizer.word_start, tokenizer.joiner
         end = self.joiner or ORIGINAL_MARK
-        continued = [not word.startswith(WORD_START) if self.marks_starts else word.endswith(end) for word in words]
+        pieces = tokenizer.symbols[len(SPECIALS) :]
+        continued = [not piece.startswith(self.start) if self.start else piece.endswith(end) for piece in pieces]
         self.continued = torch.tensor([False] * len(SPECIALS) + continued)  # (V,) what subwordpen is for
 
     def surface(self, piece: str) -> str:
         """A piece without its mark: the text that it stands for."""
-        if self.marks_starts:
-            return piece.removeprefix(WORD_START)
-        return piece.removesuffix(self.joiner) if self.joiner else piece
+        return piece.removeprefix(self.start).removesuffix(self.joiner)
 
     def words(self, pieces: Sequence[str]) -> list[range]:
         """Which of the pieces of a sentence make a word, for each word in order; special symbols stand alone."""
         found: list[range] = []
         goes_on = False
         for i, piece in enumerate(pieces):
-            joined = not piece.startswith(WORD_START) if self.marks_starts else goes_on
+            joined = not piece.startswith(self.start) if self.start else goes_on
             if found and joined and piece not in SPECIALS and pieces[i - 1] not in SPECIALS:
                 found[-1] = range(found[-1].start, i + 1)
             else:
                 found.append(range(i, i + 1))
-            goes_on = bool(self.joiner) and not self.marks_starts and piece.endswith(self.joiner)
+            goes_on = bool(self.joiner) and piece.endswith(self.joiner)
         return found
 
     def text(self, ids: Sequence[int], words: Sequence[str | None]) -> str:
@@ -61,14 +56,9 @@ class Joints:
                 runs[-1].append(token)
         result = self.tokenizer.decode(runs[0])
         for before, run, word in zip(runs, runs[1:], (word for word in words if word is not None), strict=False):
-            left = bool(before) and not self.marks_starts and bool(self.joiner) and bool(self.continued[before[-1]])
-            right = bool(run) and self.marks_starts and bool(self.continued[run[0]])
+            left = bool(before) and bool(self.joiner) and bool(self.continued[before[-1]])
+            right = bool(run) and bool(self.start) and bool(self.continued[run[0]])
             after = self.tokenizer.decode(run)
             result = result + word if left or not result else f"{result} {word}"
             result = result + after if right or not after else f"{result} {after}"
         return result
-
-
-def continuations(tokenizer: Tokenizer) -> Tensor:
-    """(V,) True at the pieces that ``search.subwordpen`` is for."""
-    return Joints(tokenizer).continued

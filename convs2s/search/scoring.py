@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from convs2s.config import Average, SearchConfig
+from convs2s.data.batching import pad
 from convs2s.errors import UserError
 from convs2s.model import Seq2Seq
-from convs2s.search.batches import length_batches, pad
+from convs2s.search.batches import length_batches
 from convs2s.search.ensemble import Ensemble, widened
-from convs2s.search.settings import check_search
 from convs2s.search.translate import CHUNK
 from convs2s.text.tokenizer import Tokenizers
 from convs2s.text.vocabulary import EOS
@@ -59,18 +59,17 @@ def score_lines(
     config: SearchConfig,
     *,
     name: str = "input",
-    chunk: int = CHUNK,
 ) -> Iterator[Score]:
     """For each pair of lines, in order, how probable the models find the second given the first.
 
     Of the search's options lenpen, average, batch_size and batch_tokens count. Raises UserError for a line longer than
     the models take, with its number.
     """
-    check_search(config)
+    config.check()
     ensemble = Ensemble(models, config.average)
     limits = ensemble.max_source_length, ensemble.max_target_length
     pairs, first = iter(pairs), 1
-    while block := list(islice(pairs, chunk)):
+    while block := list(islice(pairs, CHUNK)):
         sides = [
             [[*ids, EOS] for ids in tokenizer.encode([pair[side] for pair in block])]
             for side, tokenizer in enumerate(tokenizers)

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from convs2s.config import SelectionConfig
-from convs2s.errors import UserError
+from convs2s.config import SelectionConfig, check_minimum
 from convs2s.search.lexicon import as_ids, read_lexicon
 from convs2s.text.tokenizer import Tokenizers
 from convs2s.text.vocabulary import SPECIALS, UNK
@@ -80,11 +79,7 @@ def read_aligned(config: SelectionConfig, tokenizers: Tokenizers) -> Aligned | N
     """The lexicon by ids; None where no vocabulary is selected. UserError for options that cannot work."""
     if config.lexicon is None:
         return None
-    if config.common < len(SPECIALS) or config.aligned < 0:
-        raise UserError(
-            f"selection: common={config.common}, aligned={config.aligned}: at least the {len(SPECIALS)} special "
-            "symbols are needed, and no negative number"
-        )
+    check_minimum("selection", config, {"common": len(SPECIALS), "aligned": 0})
     return as_ids(read_lexicon(config.lexicon), tokenizers.source.symbols, tokenizers.target.symbols)
 
 

@@ -95,5 +95,6 @@ def open_output(path: str) -> Iterator[Callable[[str], None]]:
 
 
 def write_stdout(line: str) -> None:
+    """A line for standard output, which leaves at once."""
     sys.stdout.buffer.write(line.encode("utf-8") + b"\n")
     sys.stdout.buffer.flush()

@@ -5,7 +5,6 @@ B sentences · S source length.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,12 +12,12 @@ from itertools import islice
 
 from convs2s.config import LongLines, SearchConfig
 from convs2s.errors import UserError
+from convs2s.messages import Log, say
 from convs2s.model import Seq2Seq
 from convs2s.search.beam import search_sentences
 from convs2s.search.lexicon import read_lexicon
 from convs2s.search.pieces import Joints
 from convs2s.search.selection import read_aligned, select_batch
-from convs2s.search.settings import check_search
 from convs2s.search.splitting import split_line
 from convs2s.search.trace import Hypothesis
 from convs2s.search.unknown import replace_unknown
@@ -47,10 +46,6 @@ class Block:
     unknown: int = 0  # of those, <unk>
 
 
-def to_stderr(message: str) -> None:
-    print(message, file=sys.stderr, flush=True)
-
-
 class Translator:
     """Models, tokenisers and search options, ready for lines of text."""
 
@@ -66,9 +61,9 @@ class Translator:
     ) -> None:
         """name: what the lines come from, for messages; attention, layers: keep them with the hypotheses.
 
-        Raises UserError for impossible search settings.
+        Raises UserError for search options that cannot work.
         """
-        check_search(config)
+        config.check()
         self.models, self.tokenizers, self.config, self.name = models, tokenizers, config, name
         self.attention, self.layers = attention or config.unknown.replace, layers
         self.limit = min(model.max_source_length for model in models)
@@ -148,7 +143,7 @@ class Translator:
 class Warner:
     """Says once that much of the source is unknown to the model."""
 
-    def __init__(self, name: str, warn: Callable[[str], None] = to_stderr) -> None:
+    def __init__(self, name: str, warn: Log = say) -> None:
         self.name, self.warn = name, warn
         self.pieces = self.unknown = 0
         self.warned = False
@@ -174,7 +169,7 @@ def translate_lines(
     chunk: int = CHUNK,
     attention: bool = False,
     layers: bool = False,
-    warn: Callable[[str], None] = to_stderr,
+    warn: Log = say,
 ) -> Iterator[list[Translation]]:
     """For each line, in order, its ``config.nbest`` best translations (fewer where fewer exist), best first.
 

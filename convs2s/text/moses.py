@@ -13,7 +13,7 @@ NEEDS_PAPER = "text.kind=moses_bpe needs sacremoses and subword-nmt: pip install
 class Moses:
     """One language's tokeniser. ``punctuation``: normalise punctuation first; ``lowercase``: lower-case in the end.
 
-    Errors: UserError when sacremoses is not installed.
+    Raises UserError when sacremoses is not installed.
     """
 
     def __init__(self, language: str, punctuation: bool, lowercase: bool) -> None:

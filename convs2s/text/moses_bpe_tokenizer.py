@@ -31,6 +31,8 @@ class MosesBpeTokenizer:
     """
 
     kind = "moses_bpe"
+    word_start = ""
+    joiner = JOINER
 
     def __init__(self, pieces: Sequence[str], codes: Sequence[str], moses: Moses) -> None:
         self.symbols: list[str] = [*SPECIALS, *pieces]
@@ -124,7 +126,7 @@ def count_pieces(words: Counter[str], codes: Sequence[str]) -> Counter[str]:
 def learn_codes(words: Counter[str], merges: int) -> list[str]:
     """The lines of a codes file learnt from words and their counts, at most ``merges`` merges after its head.
 
-    Errors: UserError when subword-nmt is not installed.
+    Raises UserError when subword-nmt is not installed.
     """
     try:
         from subword_nmt.learn_bpe import learn_bpe
@@ -141,7 +143,7 @@ def learn_codes(words: Counter[str], merges: int) -> list[str]:
 
 
 def read_codes(path: str) -> list[str]:
-    """The lines of a file of BPE codes. Errors: UserError when it is none."""
+    """The lines of a file of BPE codes. Raises UserError when it is none."""
     try:
         lines = Path(path).read_text("utf-8").split("\n")
     except OSError as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,9 +17,10 @@ import sentencepiece
 import torch
 
 from convs2s.errors import UserError
+from convs2s.messages import Log
 from convs2s.text.vocabulary import EOS, PAD, SPECIALS, UNK
 
-NORMALIZATIONS = ("nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity")
+WORD_START = "\u2581"  # what SentencePiece makes of a space
 _SPELLINGS = ("< unk >", "< pad >", "< eos >")
 _UNREADABLE = str.maketrans({"\0": " ", "\t": " ", "\r": " ", "\u2585": " "})  # SentencePiece skips lines with these
 
@@ -28,6 +29,8 @@ class SentencePieceTokenizer:
     """Pieces <-> ids by a serialised SentencePiece model (``model``: the bytes of its .model file)."""
 
     kind = "sentencepiece"
+    word_start = WORD_START
+    joiner = ""
 
     def __init__(self, model: bytes) -> None:
         self.model = model
@@ -44,12 +47,12 @@ class SentencePieceTokenizer:
         character_coverage: float = 1.0,
         normalization: str = "nmt_nfkc",
         byte_fallback: bool = False,
-        log: Callable[[str], None] = print,
+        log: Log = print,
     ) -> SentencePieceTokenizer:
         """BPE on ``lines``, the same for the same lines. ``vocabulary_size`` counts the three specials.
 
         A text that does not yield so many pieces gives a smaller vocabulary and a message.
-        Errors: UserError when the text is blank or its characters alone exceed ``vocabulary_size``.
+        Raises UserError when the text is blank or its characters alone exceed ``vocabulary_size``.
         """
         caught: list[Exception] = []
         written = io.BytesIO()
@@ -133,7 +136,7 @@ class _Safe(dict[str, bool]):
 
     def __missing__(self, character: str) -> bool:
         folded = character + unicodedata.normalize("NFKC", character)
-        safe = character != "\u2581" and all(unicodedata.category(c)[0] not in "MZC" for c in folded)
+        safe = character != WORD_START and all(unicodedata.category(c)[0] not in "MZC" for c in folded)
         self[character] = safe
         return safe
 

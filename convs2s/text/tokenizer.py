@@ -8,10 +8,10 @@ from itertools import chain
 from typing import Any, NamedTuple, Protocol
 
 from convs2s.config import TextConfig, TokenizerKind
-from convs2s.errors import UserError
+from convs2s.messages import Log
 from convs2s.text.moses import Moses
 from convs2s.text.moses_bpe_tokenizer import MosesBpeTokenizer, count_pieces, count_words, learn_codes, read_codes
-from convs2s.text.sentencepiece_tokenizer import NORMALIZATIONS, SentencePieceTokenizer
+from convs2s.text.sentencepiece_tokenizer import SentencePieceTokenizer
 from convs2s.text.vocabulary import frequent_words
 from convs2s.text.whitespace_tokenizer import WhitespaceTokenizer
 
@@ -22,6 +22,14 @@ class Tokenizer(Protocol):
     @property
     def symbols(self) -> list[str]:
         """Piece of each id; as many as the vocabulary is large."""
+
+    @property
+    def word_start(self) -> str:
+        """Mark at the beginning of a piece that begins a word; "": pieces have a joiner, or are words."""
+
+    @property
+    def joiner(self) -> str:
+        """Mark at the end of a piece that goes on in the next; "": none."""
 
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
         """Ids of each line, without </s>; a blank line gives []."""
@@ -75,10 +83,10 @@ def _from_state(state: dict[str, Any]) -> Tokenizer:
 def segmenters(config: TextConfig, languages: tuple[str, str]) -> tuple[Moses, Moses] | None:
     """What cuts raw lines of either side into words before anything is learnt; None for kinds that need no such step.
 
-    Errors: UserError for options that cannot work, before any text is read.
+    Raises UserError for options that cannot work, before any text is read.
     """
-    _check(config)
-    if config.kind is not TokenizerKind.moses_bpe:
+    config.check()
+    if config.kind != TokenizerKind.moses_bpe:
         return None
     source, target = (Moses(language, config.punctuation, config.lowercase) for language in languages)
     return source, target
@@ -93,18 +101,18 @@ def train_tokenizers(
     count: int | None = None,
     languages: tuple[str, str] = ("en", "en"),
     segmented: bool = False,
-    log: Callable[[str], None] = print,
+    log: Log = print,
 ) -> Tokenizers:
     """Learn the tokenisers from the training text. ``source`` is read to its end before ``target``, each once.
 
     ``count``: lines of either side; with it SentencePiece learns from ``training_lines`` of them, drawn with ``seed``.
     ``languages``, ``segmented``: for moses_bpe, the sides' languages and whether the lines went through ``segmenters``.
-    Errors: UserError for options that cannot work; whatever the iterables raise.
+    Raises UserError for options that cannot work, and whatever the iterables raise.
     """
-    _check(config)
-    if config.kind is TokenizerKind.moses_bpe:
+    config.check()
+    if config.kind == TokenizerKind.moses_bpe:
         return _train_moses_bpe(config, source, target, languages, segmented)
-    if config.kind is TokenizerKind.whitespace:
+    if config.kind == TokenizerKind.whitespace:
         limits = {True: config.max_words, False: _max_target_words(config)}
         return _train(config, source, target, lambda lines, first: _train_whitespace(config, lines, limits[first]))
     if count is not None:
@@ -164,9 +172,7 @@ def _train_whitespace(config: TextConfig, lines: Iterable[str], max_words: int |
     )
 
 
-def _train_sentencepiece(
-    config: TextConfig, lines: Iterable[str], log: Callable[[str], None]
-) -> SentencePieceTokenizer:
+def _train_sentencepiece(config: TextConfig, lines: Iterable[str], log: Log) -> SentencePieceTokenizer:
     return SentencePieceTokenizer.train(
         lines,
         vocabulary_size=config.vocabulary_size,
@@ -180,7 +186,7 @@ def _train_sentencepiece(
 def sampled(config: TextConfig, count: int) -> bool:
     """Whether the seed matters: ``count`` lines a side are more than SentencePiece is to learn from."""
     lines = count * (2 if config.joint else 1)
-    return config.kind is TokenizerKind.sentencepiece and lines > config.training_lines
+    return config.kind == TokenizerKind.sentencepiece and lines > config.training_lines
 
 
 def _draw(lines: Iterable[str], count: int, wanted: int, seed: int) -> Iterator[str]:
@@ -193,36 +199,3 @@ def _draw(lines: Iterable[str], count: int, wanted: int, seed: int) -> Iterator[
         if draw() * left < wanted:
             wanted -= 1
             yield line
-
-
-def _check(config: TextConfig) -> None:
-    if config.kind is not TokenizerKind.sentencepiece:
-        if config.min_frequency < 1:
-            raise UserError(f"text.min_frequency={config.min_frequency} must be at least 1 (1 keeps every word)")
-        for name in ("max_words", "max_target_words"):
-            value = getattr(config, name)
-            if value is not None and value < 1:
-                raise UserError(f"text.{name}={value} must be at least 1, or null for no limit")
-        if config.joint and config.max_target_words is not None:
-            raise UserError(
-                f"text.max_target_words={config.max_target_words} needs a vocabulary a side: text.joint=false"
-            )
-    if config.kind is TokenizerKind.moses_bpe and config.merges < 0:
-        raise UserError(f"text.merges={config.merges} must be 0 (whole words) or more")
-    if config.kind is TokenizerKind.whitespace:
-        if config.join_input and not config.joiner:
-            raise UserError("text.join_input=true needs text.joiner, e.g. text.joiner='@@'")
-        return
-    if config.join_input:
-        raise UserError(f"text.join_input=true is for text.kind=whitespace; {config.kind.value} reads plain text")
-    if config.kind is TokenizerKind.moses_bpe:
-        return
-    if config.normalization not in NORMALIZATIONS:
-        raise UserError(f"text.normalization={config.normalization} is none of {', '.join(NORMALIZATIONS)}")
-    if not 0 < config.character_coverage <= 1:
-        raise UserError(f"text.character_coverage={config.character_coverage} must lie above 0 and at most at 1")
-    if config.training_lines < 1:
-        raise UserError(f"text.training_lines={config.training_lines} must be at least 1")
-    least = 3 + 1 + 256 * config.byte_fallback
-    if config.vocabulary_size <= least:
-        raise UserError(f"text.vocabulary_size={config.vocabulary_size} must be more than {least}")

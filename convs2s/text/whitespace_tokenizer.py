@@ -37,6 +37,7 @@ class WhitespaceTokenizer:
     """
 
     kind = "whitespace"
+    word_start = ""
 
     def __init__(self, words: Sequence[str], joiner: str = "", join_input: bool = False) -> None:
         self.symbols: list[str] = [*SPECIALS, *words]

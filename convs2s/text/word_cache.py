@@ -13,21 +13,15 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from convs2s.text.vocabulary import UNK
-
 LIMIT = 200_000  # words remembered; about 40 MB. Then the memory starts afresh, so that it never grows with the corpus
 
 
-class Encoded(NamedTuple):
+class EncodedLines(NamedTuple):
     """Some lines as ids, without </s>."""
 
     ids: NDArray[np.int32]  # (all pieces,)
     lengths: NDArray[np.int64]  # (lines,) pieces
     words: NDArray[np.int64]  # (lines,) words between spaces
-
-    @property
-    def unknown(self) -> int:
-        return int((self.ids == UNK).sum())
 
 
 class WordTokenizer(Protocol):
@@ -54,7 +48,7 @@ class WordCache:
         self._numbers = _Numbers()
         self._pieces, self._starts, self._lengths = array("i"), array("q"), array("q")
 
-    def __call__(self, lines: Sequence[str]) -> Encoded:
+    def __call__(self, lines: Sequence[str]) -> EncodedLines:
         """The lines' ids."""
         if len(self._numbers) > LIMIT:
             self._clear()
@@ -109,7 +103,7 @@ class WordCache:
         before = np.cumsum(np.where(whole, 0, counts))  # units that stay, up to each line's end
         return np.insert(kept, before[at], numbers), np.where(whole, 1, counts)
 
-    def _gather(self, units: NDArray[np.int64], counts: NDArray[np.int64], words: NDArray[np.int64]) -> Encoded:
+    def _gather(self, units: NDArray[np.int64], counts: NDArray[np.int64], words: NDArray[np.int64]) -> EncodedLines:
         """The pieces of numbered units in a row; ``counts`` of them to a line."""
         starts = np.frombuffer(self._starts, np.int64)[units]
         lengths = np.frombuffer(self._lengths, np.int64)[units]
@@ -118,7 +112,7 @@ class WordCache:
         where = np.repeat(starts - (ends - lengths), lengths) + np.arange(total)
         ids = np.frombuffer(self._pieces, np.int32)[where] if total else np.zeros(0, np.int32)
         bounds = np.concatenate([[0], ends])[np.concatenate([[0], np.cumsum(counts)])]
-        return Encoded(ids, np.diff(bounds), words)
+        return EncodedLines(ids, np.diff(bounds), words)
 
 
 _NOTHING, _LINE_END, _FIRST = 0, 1, 2  # the numbers of what is no word, and the first word's

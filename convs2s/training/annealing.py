@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from convs2s.config import Annealing, OptimizerConfig
 
@@ -15,9 +14,6 @@ class Schedule:
     lr: float
     annealing: bool = False
     previous_loss: float | None = None  # validation loss of the last epoch that did not shrink the rate
-
-    def state(self) -> dict[str, Any]:
-        return asdict(self)
 
     def end_epoch(self, epoch: int, valid_loss: float, config: OptimizerConfig) -> str | None:
         """Take note of an epoch's validation loss; returns why training ends, or None to go on.

@@ -1,6 +1,6 @@
 """How fast a model trains, per unit of what the machine can do.
 
-B sentences · S source length · T target length, no padding.  The yardstick: see ``convs2s.search.benchmark``.
+B sentences · S source length · T target length, no padding. The yardstick: see ``convs2s.search.benchmark``.
 """
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import io
 import pickle
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ import torch
 from convs2s.config import ModelConfig, TrainConfig, from_plain
 from convs2s.errors import UserError
 from convs2s.files import atomic
+from convs2s.messages import Log
 from convs2s.model import Seq2Seq, build
 from convs2s.text.tokenizer import Tokenizers
 
@@ -39,7 +39,7 @@ def save(path: Path, checkpoint: dict[str, Any]) -> None:
 
 
 def load(path: str | Path) -> dict[str, Any]:
-    """Read a checkpoint to CPU memory.  UserError when it is missing, damaged, or not one of ours.
+    """Read a checkpoint to CPU memory. UserError when it is missing, damaged, or not one of ours.
 
     Nothing of the file is interpreted before its digest is found right, and then only tensors and plain types are.
     """
@@ -64,10 +64,16 @@ def load(path: str | Path) -> dict[str, Any]:
     return checkpoint
 
 
-def newest(folder: Path, log: Callable[[str], None]) -> tuple[Path, dict[str, Any]] | None:
+def run_directory(path: Path) -> Path:
+    """RUN for RUN/checkpoints/best.pt, and otherwise the folder that the checkpoint lies in."""
+    folder = path.resolve().parent
+    return folder.parent if folder.name == "checkpoints" else folder
+
+
+def newest(folder: Path, log: Log) -> tuple[Path, dict[str, Any]] | None:
     """The checkpoint to resume from: last.pt or, where that is damaged, the one with the most updates.
 
-    A damaged file is named to ``log``.  None where there is no checkpoint; UserError where none is whole.
+    A damaged file is named to ``log``. None where there is no checkpoint; UserError where none is whole.
     """
     paths = sorted(folder.glob("*.pt"), key=lambda path: path.name != "last.pt")
     found: list[tuple[Path, dict[str, Any]]] = []

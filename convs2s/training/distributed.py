@@ -1,6 +1,6 @@
 """Several processes that train one model: sums over all of them, one device each.
 
-Started by torchrun; alone, every operation is the identity.  gloo on CPU, NCCL on GPU.
+Started by torchrun; alone, every operation is the identity. gloo on CPU, NCCL on GPU.
 """
 
 from __future__ import annotations
@@ -71,10 +71,6 @@ class World:
         dist.all_gather_object(values, value)
         return values
 
-    def barrier(self) -> None:
-        """Wait for all."""
-        self.sum([0.0])
-
 
 def resolve_device(name: str, local_rank: int = 0) -> torch.device:
     """auto, cpu, cuda or cuda:N as a device; UserError where it is not there."""
@@ -97,7 +93,7 @@ def agree(store: Any, rank: int, size: int) -> str:
     """A name for this start, the same on all ranks and on no others.
 
     torchrun keeps its store over restarts, so a restarted process finds what dead ones left there; and its count of
-    restarts differs between hosts, since a host that only joins the others' restart does not count it.  So the first
+    restarts differs between hosts, since a host that only joins the others' restart does not count it. So the first
     rank proposes a name, every other answers with a token of its own, and goes by the name that names its token.
     """
     own = uuid.uuid4().hex

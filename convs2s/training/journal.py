@@ -13,16 +13,8 @@ from typing import Any
 
 from tqdm import tqdm
 
+from convs2s.messages import say
 from convs2s.training.validation import Sample
-
-
-def say(line: str) -> None:
-    """A line for people, on standard error, that leaves a progress bar whole."""
-    tqdm.write(line, file=sys.stderr)
-
-
-def silent(line: str) -> None:
-    """Nothing: the other processes of a run."""
 
 
 def perplexity(loss: float) -> float:

@@ -11,8 +11,8 @@ from contextlib import closing
 import torch
 
 from convs2s.config import TrainConfig
-from convs2s.data.ahead import ahead
 from convs2s.data.batching import Batch, collate, epoch_order
+from convs2s.data.parallel import ahead
 from convs2s.errors import UserError
 from convs2s.training.distributed import connected
 from convs2s.training.run import Run
@@ -20,7 +20,7 @@ from convs2s.training.validation import padded_left, validate
 
 
 def train(config: TrainConfig) -> None:
-    """Train until a stop rule holds; resumes what ``run_dir`` holds.  Under torchrun, one of several processes.
+    """Train until a stop rule holds; resumes what ``run_dir`` holds. Under torchrun, one of several processes.
 
     Raises Stopped after a stop signal, with the current update finished and saved, and UserError for what a user can
     mend, before the first update wherever possible.

@@ -13,7 +13,7 @@ class NAG(torch.optim.Optimizer):
     """x += m^2 v - (1 + m) lr g;  v = m v - lr g,  with g the gradient plus weight_decay times x.
 
     The learning rate is inside the velocity, and a change of the rate leaves the velocity alone: after an annealing
-    step the larger old velocity keeps acting, as in the original.  ``rescale_velocity`` scales it with the rate, as
+    step the larger old velocity keeps acting, as in the original. ``rescale_velocity`` scales it with the rate, as
     the authors' PyTorch release does.
     """
 

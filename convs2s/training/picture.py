@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
+from convs2s.text.sentencepiece_tokenizer import WORD_START
+
 CELL = 14  # pixels of a weight, and of a line of text
 MARGIN = 3
 
@@ -47,7 +49,7 @@ def find_font() -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
 def labels(pieces: Sequence[str]) -> Image.Image:
     """A piece a line, (lines x CELL) pixels high and as wide as the longest."""
     font = find_font()
-    shown = [piece.replace("\u2581", "_") for piece in pieces]  # SentencePiece's mark, which few fonts have
+    shown = [piece.replace(WORD_START, "_") for piece in pieces]  # which few fonts have
     width = int(max((font.getlength(piece) for piece in shown), default=0)) + 2 * MARGIN
     image = Image.new("L", (width, CELL * len(shown)), 255)
     for number, piece in enumerate(shown):

@@ -17,7 +17,7 @@ import sentencepiece
 import torch
 import yaml
 
-from convs2s.config import TrainConfig, to_plain
+from convs2s.config import TrainConfig, flatten, to_plain
 from convs2s.errors import UserError
 from convs2s.files import atomic
 
@@ -126,14 +126,3 @@ def unused_options(asked: TrainConfig, used: TrainConfig) -> str:
     """Options of a fine-tuning's command in whose place the checkpoint's stand: "model.embedding=512 (it has 256)"."""
     before, now = (flatten(to_plain(config)) for config in (asked, used))
     return ", ".join(f"{key}={before[key]} (it has {now[key]})" for key in before if before[key] != now[key])
-
-
-def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """{"a": {"b": 1}} -> {"a.b": 1}."""
-    flat: dict[str, Any] = {}
-    for key, value in tree.items():
-        if isinstance(value, dict) and value:
-            flat.update(flatten(value, f"{prefix}{key}."))
-        else:
-            flat[f"{prefix}{key}"] = value
-    return flat

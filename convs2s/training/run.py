@@ -15,20 +15,21 @@ from types import FrameType
 
 import torch
 
-from convs2s.config import BestBy, TrainConfig, to_plain
+from convs2s.config import BestBy, Nonfinite, TrainConfig, flatten, to_plain
 from convs2s.data.batching import Batch, cut_batches, padding_share
 from convs2s.data.prepare import Prepared, prepare
 from convs2s.errors import UserError
 from convs2s.files import atomic, locked, remove_leftovers
+from convs2s.messages import say, silent
 from convs2s.model import build
 from convs2s.search.selection import batch_selector
 from convs2s.training import checkpoint
 from convs2s.training.annealing import Schedule
+from convs2s.training.checks import as_started, check_data, make_directory
 from convs2s.training.distributed import World
-from convs2s.training.journal import Journal, perplexity, say, silent
+from convs2s.training.journal import Journal, perplexity
 from convs2s.training.nag import NAG
-from convs2s.training.opening import as_started, check_data, check_options, make_directory
-from convs2s.training.record import check_same_run, flatten, unused_options, write_record
+from convs2s.training.record import check_same_run, unused_options, write_record
 from convs2s.training.update import Outcome, Updater, check_precision, gradient_norms, shape
 from convs2s.training.validation import Validation, valid_texts
 
@@ -76,8 +77,8 @@ class Run:
         )
         self.schedule = Schedule(options.lr)
         self.progress = Progress()
-        self.updater = Updater(self.model, self.optimizer, config.training, options, config.seed, world)
-        self.updater.selector = batch_selector(config.training.selection, data.tokenizers)
+        selector = batch_selector(config.training.selection, data.tokenizers)
+        self.updater = Updater(self.model, self.optimizer, config.training, options, config.seed, world, selector)
         lengths = data.train.source_lengths, data.train.target_lengths
         self.batches = cut_batches(
             *lengths,
@@ -100,7 +101,7 @@ class Run:
         start = None if training.init_from is None else checkpoint.load(training.init_from)
         if start is not None:
             config = as_started(config, checkpoint.train_config(start))
-        check_options(config)
+        config.check()
         check_precision(training.precision, world.device)
         with ExitStack() as stack:
             if world.first:
@@ -199,7 +200,7 @@ class Run:
                 "tokenizers": self.data.tokenizers.state(),
                 "optimizer": self.optimizer.state_dict(),
                 "scaler": self.updater.scaler.state_dict(),
-                "schedule": self.schedule.state(),
+                "schedule": asdict(self.schedule),
                 "progress": asdict(self.progress),
             },
         )
@@ -267,7 +268,7 @@ class Run:
                 json.dump(report, file, indent=1)
         what = f"update {progress.update}: loss {outcome.loss} or gradient norm {outcome.norm} is not finite"
         self.say(f"{what}; update not applied, sentences in {path}")
-        if training.nonfinite.value == "stop" or progress.skipped > training.max_skips:
+        if training.nonfinite == Nonfinite.stop or progress.skipped > training.max_skips:
             raise UserError(
                 f"{what}; the last checkpoint is intact, the sentences are in {path}: "
                 "lower optimizer.lr, or give training.nonfinite=skip"

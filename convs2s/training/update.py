@@ -17,7 +17,7 @@ from convs2s.config import ConvolutionForm, Normalize, OptimizerConfig, Precisio
 from convs2s.data.batching import Batch
 from convs2s.errors import UserError
 from convs2s.model import Seq2Seq
-from convs2s.model.layers import use_conv1d
+from convs2s.model.layers import normalised_once, use_conv1d
 from convs2s.search.selection import BatchSelector
 from convs2s.training.distributed import World
 from convs2s.training.nag import clip_gradients
@@ -49,13 +49,15 @@ class Updater:
         normalization: OptimizerConfig,
         seed: int,
         world: World,
+        selector: BatchSelector | None = None,
     ) -> None:
+        """selector: of the words that a batch is scored over; None: all."""
         check_precision(training.precision, world.device)
         self.model, self.optimizer, self.world = model, optimizer, world
         self.training, self.normalization, self.seed = training, normalization, seed
         self.parameters = list(model.parameters())
         use_conv1d(model, conv1d_is_faster(world.device, training.precision, training.convolution))
-        self.selector: BatchSelector | None = None  # of the words that a batch is scored over; None: all
+        self.selector = selector
         self.loss: Loss = torch.compile(model.loss) if training.compile else model.loss
         # Small fp16 gradients would vanish: the loss is scaled up before they are taken (GPU only).
         self.scaler = torch.amp.GradScaler(world.device.type, enabled=training.precision == Precision.fp16)
@@ -104,11 +106,12 @@ class Updater:
         # The dropout masks of an update are a function of (seed, update, rank): nothing to save, nothing to lose.
         torch.manual_seed((self.seed * 1_000_003 + number) * 4_099 + self.world.rank)
         total = 0.0
+        pieces = [part for batch in batches for part in split(batch, self.training.split_tokens, parts)]
         try:
-            for batch in batches:
-                for part in split(batch, self.training.split_tokens, parts):
+            with normalised_once(self.model):
+                for piece in pieces:
                     with self.autocast():
-                        loss = self.loss(*self.arguments(part, training=True))
+                        loss = self.loss(*self.arguments(piece, training=True))
                     self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
                     total += loss.item()
         except RuntimeError as error:
@@ -122,7 +125,7 @@ def conv1d_is_faster(device: torch.device, precision: Precision, form: Convoluti
     """Whether training convolves by conv1d: what ``form`` says, or what measures faster on such a device.
 
     On a CPU with AVX-512 conv1d was measured at 293 GFLOP/s in fp32, a matrix product over the taps at 200, and the
-    product was faster in bf16; with AVX2 the product's backward pass was 1.6 times as fast as conv1d's.  Nothing was
+    product was faster in bf16; with AVX2 the product's backward pass was 1.6 times as fast as conv1d's. Nothing was
     measured on a GPU: the product, whose gradients are products too, stays.
     """
     if form != ConvolutionForm.auto:

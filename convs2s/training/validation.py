@@ -18,7 +18,9 @@ from convs2s.config import LongLines, ModelConfig, SourcePadding, TargetPadding,
 from convs2s.data.batching import bucket_batches, collate, cut_batches
 from convs2s.data.lines import read_pairs
 from convs2s.data.prepare import split_paths
+from convs2s.messages import silent
 from convs2s.search.translate import Translation, Translator
+from convs2s.text.vocabulary import EOS, SPECIALS
 from convs2s.text.whitespace_tokenizer import remove_joiners
 
 if TYPE_CHECKING:
@@ -52,7 +54,7 @@ def valid_texts(config: TrainConfig) -> Pairs:
     """Source and reference of every validation pair, joiners removed from the references; [] where no text is used."""
     if not config.training.validation_bleu and not config.training.samples:
         return []
-    pairs = read_pairs(*split_paths(config.data, "valid", lambda line: None))
+    pairs = read_pairs(*split_paths(config.data, "valid", silent))
     return [(source, remove_joiners(reference, config.text.joiner)) for source, reference in pairs]
 
 
@@ -115,7 +117,7 @@ def samples(run: Run, pairs: Pairs) -> list[Sample]:
     for (source, reference), best in zip(pairs, translations, strict=True):
         sample = Sample(source, reference, best.text)
         if best.hypothesis is not None and best.hypothesis.attention is not None:
-            sample.source_pieces = [*sides.source.pieces(source), "</s>"]
+            sample.source_pieces = [*sides.source.pieces(source), SPECIALS[EOS]]
             sample.target_pieces = [sides.target.symbols[i] for i in best.hypothesis.ids]
             sample.attention = best.hypothesis.attention.float().numpy()
         found.append(sample)

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from convs2s.data.corpus import Corpus, CorpusWriter, check_lengths
 from convs2s.errors import UserError
 from convs2s.text.vocabulary import EOS
-from convs2s.text.word_cache import Encoded
+from convs2s.text.word_cache import EncodedLines
 
 Pair = tuple[list[int], list[int]]
 
 
-def encoded(sentences: list[list[int]]) -> Encoded:
+def encoded(sentences: list[list[int]]) -> EncodedLines:
     lengths = np.array([len(ids) for ids in sentences], np.int64)
-    return Encoded(np.array([i for ids in sentences for i in ids], np.int32), lengths, lengths)
+    return EncodedLines(np.array([i for ids in sentences for i in ids], np.int32), lengths, lengths)
 
 
 def write(folder: Path, chunks: list[list[Pair]], keep: list[list[bool]], vocabulary: tuple[int, int]) -> CorpusWriter:

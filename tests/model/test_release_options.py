@@ -67,7 +67,7 @@ def test_shared_output_weights_are_one_parameter() -> None:
 def test_each_side_has_its_own_limit() -> None:
     """Fault: the longer table's limit lets a sentence run off the shorter one."""
     model = build(config(max_positions=12, max_target_positions=8))
-    assert (model.max_source_length, model.max_target_length, model.max_length) == (10, 6, 6)
+    assert (model.max_source_length, model.max_target_length) == (10, 6)
     source, target = torch.full((1, 10), EOS), torch.full((1, 7), EOS)
     encoded = model.encode(source)
     with pytest.raises(ValueError, match="at most 6"):

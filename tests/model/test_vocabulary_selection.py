@@ -146,8 +146,8 @@ def test_training_uses_the_selection(model: ConvS2S, tmp_path: Path) -> None:
     options = SelectionConfig(lexicon=str(path), common=3, aligned=1)
     assert batch_selector(SelectionConfig(), words) is None
     training = TrainingConfig()
-    updater = Updater(model, torch.optim.SGD(model.parameters()), training, OptimizerConfig(), 1, World(0, 1, CPU))
-    updater.selector = batch_selector(options, words)
+    sgd, selector = torch.optim.SGD(model.parameters()), batch_selector(options, words)
+    updater = Updater(model, sgd, training, OptimizerConfig(), 1, World(0, 1, CPU), selector)
     source, target = torch.tensor([[4, 2]]), torch.tensor([[3, 2]])
     batch = Batch(np.array([0]), source, torch.tensor([[2, 3]]), target, 2)
     _, target_input, chosen, vocabulary = updater.arguments(batch, training=True)

@@ -206,7 +206,7 @@ def test_position_table_ends_the_search() -> None:
     model = search_model(1, eos=-30.0, max_positions=9)
     source = torch.tensor(random_sentences(1, [7], SEARCH_VOCABULARY))
     for hypothesis in beam_search([model], source, SearchConfig(beam=3, nbest=3, max_length=500))[0]:
-        assert len(hypothesis.ids) == model.max_length == 7
+        assert len(hypothesis.ids) == model.max_target_length == 7
         assert hypothesis.ids[-1] == EOS
 
 

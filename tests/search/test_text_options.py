@@ -41,7 +41,7 @@ from convs2s.search.alignment import ibm_model_1
 from convs2s.search.beam import Search
 from convs2s.search.lexicon import count_links, read_lexicon, read_links, write_lexicon
 from convs2s.search.output import open_attention, pharaoh
-from convs2s.search.pieces import Joints, continuations
+from convs2s.search.pieces import Joints
 from convs2s.search.scoring import score_lines
 from convs2s.search.splitting import split_line
 from convs2s.search.streams import read_blocks
@@ -155,12 +155,12 @@ def sentencepiece() -> SentencePieceTokenizer:
 
 def test_continued_pieces() -> None:
     """Fault: subwordpen falls on whole words, or on the specials; a joiner is taken for text."""
-    joined = continuations(WhitespaceTokenizer(["a", "b@@", "c|"], joiner="@@"))
+    joined = Joints(WhitespaceTokenizer(["a", "b@@", "c|"], joiner="@@")).continued
     assert joined.tolist() == [False] * 3 + [False, True, False]
-    assert continuations(WhitespaceTokenizer(["a", "b@@", "c|"])).tolist() == [False] * 3 + [False, False, True]
+    assert Joints(WhitespaceTokenizer(["a", "b@@", "c|"])).continued.tolist() == [False] * 3 + [False, False, True]
     pieces = sentencepiece()
     expected = [i >= 3 and not symbol.startswith("\u2581") for i, symbol in enumerate(pieces.symbols)]
-    assert continuations(pieces).tolist() == expected
+    assert Joints(pieces).continued.tolist() == expected
     assert 5 < sum(expected) < 27
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from convs2s.config import Nonfinite, Normalize, OptimizerConfig, Precision, Tra
 from convs2s.data.batching import Batch, pad
 from convs2s.errors import UserError
 from convs2s.model import ConvS2S
+from convs2s.model.layers import WeightNorm
 from convs2s.training import loop
 from convs2s.training.distributed import World
 from convs2s.training.nag import NAG
@@ -75,6 +77,29 @@ def test_accumulated_batches_equal_one(tmp_path: Path) -> None:
     one([made], 0)
     several([made.rows(0, 2), made.rows(2, 7), made.rows(7, 9)], 0)
     assert (weights(one) - weights(several)).abs().max() < 1e-10
+
+
+def test_weights_are_normalised_once_an_update(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault: every batch and every part pays for the weight normalisation, or gradients end before v and g."""
+    normalised: list[WeightNorm] = []
+    weight = WeightNorm.weight
+
+    def counted(self: WeightNorm) -> torch.Tensor:
+        normalised.append(self)
+        return weight(self)
+
+    several = updater(TrainingConfig(split_tokens=17), normalize=Normalize.none, clip=0.0)
+    plain, batches = copy.deepcopy(several.model), [batch(9), batch(5, 1)]
+    with monkeypatch.context() as patch:
+        patch.setattr(WeightNorm, "weight", counted)
+        several(batches, 0)
+    assert normalised == [module for module in several.model.modules() if isinstance(module, WeightNorm)]
+    for made in batches:
+        plain.loss(*made[1:4]).backward()
+    for name, parameter in plain.named_parameters():
+        assert parameter.grad is not None
+        found = several.model.get_parameter(name).grad
+        torch.testing.assert_close(found, parameter.grad, rtol=1e-10, atol=1e-12, msg=name)
 
 
 @pytest.mark.parametrize(("normalize", "divisor"), [(Normalize.tokens, "tokens"), (Normalize.sentences, "sentences")])

@@ -1,1 +1,1 @@
-"""The synchronous grammar behind `convs2s.data.grammar`: words, rules of both languages, and what is said with them."""
+"""The corpus of the quickstart: a synchronous grammar, its words, what is said with them, and splits of it."""

@@ -1,4 +1,4 @@
-"""Who writes the built-in English–German corpus: an `Author` draws noun phrases, adverbials and clauses.
+"""Who writes the built-in English–German corpus: an ``Author`` draws noun phrases, adverbials and clauses.
 
 It keeps to what makes sense (books are borrowed, doors opened) and to tenses that suit their adverbials.
 """
@@ -83,7 +83,7 @@ def deniable(clause: Clause) -> bool:
 
 
 class Author:
-    """Draws from a random generator, of which only `random()` is used: its sequence is the same in every Python."""
+    """Draws from a random generator, of which only ``random()`` is used: its sequence is the same in every Python."""
 
     def __init__(self, rng: random.Random) -> None:
         self.random = rng.random
@@ -100,7 +100,7 @@ class Author:
     # Noun phrases
 
     def phrase(self, noun: Noun, forms: Sequence[str] = (), described: float = 0.35) -> NounPhrase:
-        """The noun with a determiner out of `forms` (or the usual ones), perhaps compounded, perhaps described."""
+        """The noun with a determiner out of ``forms`` (or the usual ones), perhaps compounded, perhaps described."""
         if noun.english in HEADS and self.chance(0.6):
             modifier = self.pick(HEADS[noun.english])
             self.combinations.add((modifier, noun.english))
@@ -123,7 +123,7 @@ class Author:
         return adjective
 
     def subject(self, nouns: Sequence[Noun], pronoun: float = 0.2) -> NounPhrase | Pronoun:
-        """A phrase with one of the nouns or, of people, with the chance `pronoun`, a pronoun."""
+        """A phrase with one of the nouns or, of people, with the chance ``pronoun``, a pronoun."""
         noun = self.pick(nouns)
         if noun.human and self.chance(pronoun):
             return self.pick(PRONOUNS)
@@ -152,7 +152,7 @@ class Author:
     # Adverbials and predicates
 
     def place(self, nouns: Sequence[Noun] = PLACES, towards: bool = False) -> Pair:
-        """Where somebody is or, `towards`, goes."""
+        """Where somebody is or, ``towards``, goes."""
         return place(self.phrase(self.pick(nouns), KNOWN, described=0.2), towards)
 
     def date(self) -> Pair:

@@ -1,6 +1,6 @@
 """Clauses of the built-in English–German corpus: where German puts its verbs, its "nicht" and everything else.
 
-Pure functions; those for whole clauses return a `Pair`. What German does beyond substitution is here: the sentence
+Pure functions; those for whole clauses return a ``Pair``. What German does beyond substitution is here: the sentence
 bracket (finite verb second, the rest of the verb last), verb-final clauses, the order of the middle field, negation.
 """
 
@@ -43,7 +43,7 @@ NOTHING = Pair("", "")
 
 
 class Clause(NamedTuple):
-    """One clause before its words are in order; `place`, `time` and `predicate` are ready in both languages."""
+    """One clause before its words are in order; ``place``, ``time`` and ``predicate`` are ready in both languages."""
 
     subject: NounPhrase | Pronoun
     verb: Verb
@@ -127,7 +127,7 @@ def german_middle(clause: Clause) -> str:
 
 
 def statement(clause: Clause, front: Pair | None = None) -> Pair:
-    """A main clause; with `front` (an adverbial or clause) first, the German subject moves behind the finite verb."""
+    """A main clause; with ``front`` (an adverbial or clause) first, the German subject moves behind the finite verb."""
     subject = render(clause.subject, "nominative")
     auxiliary, rest, whole = _english_verb(clause)
     if clause.negated:

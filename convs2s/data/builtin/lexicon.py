@@ -15,7 +15,7 @@ GENDERS = {"der": 0, "die": 1, "das": 2}  # columns of the declension tables; 3 
 
 
 class Noun(NamedTuple):
-    """A noun: `weak` ones take their plural's form in the accusative and dative singular (den Jungen, dem Nachbarn)."""
+    """A noun; ``weak``: accusative and dative singular take the plural's form (den Jungen, dem Nachbarn)."""
 
     english: str
     english_plural: str  # "" for what is not counted (milk)
@@ -37,7 +37,7 @@ class Noun(NamedTuple):
 
 
 class Adjective(NamedTuple):
-    """An adjective: `stem` takes the endings (teuer: ein teurer Ring); "" for comparatives that make no sense."""
+    """An adjective: ``stem`` takes the endings (teuer: ein teurer Ring); "" for comparatives that make no sense."""
 
     english: str
     german: str

@@ -1,7 +1,7 @@
-"""Sentences of one clause, or of two main clauses: each kind a function from an `Author` to a finished `Pair`.
+"""Sentences of one clause, or of two main clauses: each kind a function from an ``Author`` to a finished ``Pair``.
 
 Each kind is there for something that word-by-word substitution gets wrong; its docstring says what. None means that
-what was drawn does not suit the kind; `sentences.write` then draws again.
+what was drawn does not suit the kind; ``sentences.write`` then draws again.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Noun phrases of the built-in English–German corpus: articles, adjective endings, pronouns, places.
 
-Pure functions from words to a `Pair` of English and German text (for German alone: to a string).
+Pure functions from words to a ``Pair`` of English and German text (for German alone: to a string).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ CONTRACTIONS = {"in dem": "im", "in das": "ins", "an dem": "am", "von dem": "vom
 
 
 class NounPhrase(NamedTuple):
-    """Determiner ("" for none), at most one adjective, noun; `amount` puts a number word in the determiner's place."""
+    """Determiner ("" for none), at most one adjective, noun; ``amount``: a number word in the determiner's place."""
 
     determiner: str
     noun: Noun
@@ -114,7 +114,7 @@ def render(phrase: NounPhrase | Pronoun, case: Case) -> Pair:
 
 
 def place(phrase: NounPhrase, towards: bool = False) -> Pair:
-    """Where somebody is or, `towards`, goes: in the garden, im Garten; into the garden, in den Garten."""
+    """Where somebody is or, ``towards``, goes: in the garden, im Garten; into the garden, in den Garten."""
     english_at, german_at, english_to, german_to, case = PREPOSITIONS.get(phrase.noun.english, INSIDE)
     if towards:
         english, german = render(phrase, case)

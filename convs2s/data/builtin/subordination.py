@@ -1,4 +1,4 @@
-"""Sentences with a clause inside: each kind a function from an `Author` to a finished `Pair`, or None to draw again."""
+"""Sentences with a clause inside: each kind a function from an ``Author`` to a finished ``Pair``; None: draw again."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def purpose(author: Author) -> Pair | None:
 
 
 def relative_clause(author: Author, phrase: NounPhrase, main: Verb) -> Pair:
-    """A relative clause for a phrase: as subject, as object of a verb other than `main`, or with a predicate."""
+    """A relative clause for a phrase: as subject, as object of a verb other than ``main``, or with a predicate."""
     noun, pronoun = phrase.noun, RELATIVE[3 if phrase.plural else phrase.noun.gender]
     doer = pronoun if noun.human else pronoun._replace(subject="that")
     kind = author.random()

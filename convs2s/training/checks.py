@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,15 +9,7 @@ from convs2s.config import TrainConfig
 from convs2s.data.corpus import check_lengths
 from convs2s.data.prepare import Prepared, check_tests, split_paths
 from convs2s.errors import UserError
-from convs2s.search.settings import check_search
-
-
-def check_options(config: TrainConfig) -> None:
-    """Refuse options that cannot work, by name."""
-    for part in (config.model, config.optimizer, config.training):
-        part.check()
-    if config.training.validation_bleu or config.training.samples:
-        check_search(config.search)
+from convs2s.messages import Log
 
 
 def as_started(config: TrainConfig, before: TrainConfig) -> TrainConfig:
@@ -36,10 +27,9 @@ def make_directory(directory: Path) -> None:
         raise UserError(f"run_dir={directory}: {error.strerror}; give another run_dir") from error
 
 
-def check_data(data: Prepared, config: TrainConfig, log: Callable[[str], None]) -> None:
+def check_data(data: Prepared, config: TrainConfig, log: Log) -> None:
     """Refuse, before the first update, sentences beyond the position tables, in any split."""
-    model = config.model
-    limits = model.max_positions - 2, (model.max_target_positions or model.max_positions) - 2
+    limits = config.model.max_source_length, config.model.max_target_length
     for split, corpus in (("train", data.train), ("valid", data.valid)):
         check_lengths(corpus, limits[0], *split_paths(config.data, split, log), target_limit=limits[1])
     check_tests(config.data, data.tokenizers, limits[0], log)

@@ -1,8 +1,8 @@
 """The built-in English–German corpus of the quickstart: splits, held-out combinations, files.
 
 A synchronous grammar of our own writes both sides at once, so that a run needs no download and its score has a known
-ceiling of 100. It is a demonstration: it never stands among results. The package `builtin` has the words, the rules of
-the two languages and what is said with them; here it is cut into splits.
+ceiling of 100. It is a demonstration: it never stands among results. The modules beside this one have the words, the
+rules of the two languages and what is said with them.
 
 Some combinations of words (red + garden chair, buy + lamp, cellar + clock) are held out by a fixed rule: no training or
 validation sentence has one, every second test sentence has. A model scores well only if it recombines what it learnt.
@@ -22,7 +22,7 @@ from convs2s.errors import UserError
 from convs2s.files import atomic
 
 SPLITS = ("train", "valid", "test")
-MOST_PAIRS = 10_000_000  # the grammar has more distinct sentences than this; tests/data/test_grammar.py counts them
+MOST_PAIRS = 10_000_000  # the grammar has more distinct sentences (tests/data/test_builtin_splits.py counts them)
 HELD_OUT, HELD_OUT_COMPOUNDS = 10, 4  # one combination in so many; more of the compounds, since these are rarer
 
 
@@ -33,10 +33,10 @@ def held_out(combination: Combination) -> bool:
 
 
 def generate(pairs: Sequence[int], seed: int) -> tuple[list[tuple[str, str]], ...]:
-    """Draw (English, German) pairs: three lists, for train, valid and test, of the sizes given in `pairs`.
+    """Draw (English, German) pairs: three lists, for train, valid and test, of the sizes given in ``pairs``.
 
     No English sentence occurs twice, within or across splits. Each split has its own generator and test is drawn first,
-    then valid, so that neither depends on the size of the training split. Raises `UserError` for impossible sizes.
+    then valid, so that neither depends on the size of the training split. Raises UserError for impossible sizes.
     """
     if len(pairs) != 3 or any(type(count) is not int or count < 1 for count in pairs):
         raise UserError(f"data.generate: {list(pairs)} is not three positive numbers of pairs: [train, valid, test]")
@@ -58,7 +58,7 @@ def generate(pairs: Sequence[int], seed: int) -> tuple[list[tuple[str, str]], ..
 
 
 def write_corpus(root: Path, pairs: Sequence[int], seed: int) -> None:
-    """Write train.en, train.de, valid.en, … to `root`, each atomically, leaving alone those that are right already."""
+    """Write train.en, train.de, valid.en, … to ``root``, each whole or not at all; those that are right stay."""
     splits = generate(pairs, seed)
     for name, split in zip(SPLITS, splits, strict=True):
         for side, language in enumerate(("en", "de")):

@@ -16,8 +16,8 @@ from convs2s.data.builtin.author import ADJECTIVES_OF, PEOPLE, Author, Combinati
 from convs2s.data.builtin.lexicon import ADJECTIVES, HEADS, LINKS, NOUNS, Noun
 from convs2s.data.builtin.numbers import MONTHS, date
 from convs2s.data.builtin.sentences import write
+from convs2s.data.builtin.splits import MOST_PAIRS, generate, held_out, write_corpus
 from convs2s.data.builtin.verbs import VERBS, Verb
-from convs2s.data.grammar import MOST_PAIRS, generate, held_out, write_corpus
 from convs2s.errors import UserError
 
 PINNED = "d4fcf075fb750ccdedcbdeb9d80cc15ad89fc16efe7279b3b5d2447a868fcd7b"  # of 200 + 20 + 20 pairs, seed 1
