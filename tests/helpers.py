@@ -212,3 +212,18 @@ def random_sentences(seed: int, lengths: list[int], vocabulary: int) -> list[lis
 def shift(targets: list[list[int]]) -> list[list[int]]:
     """Decoder inputs: </s>, then the target without its last token."""
     return [[EOS, *target[:-1]] for target in targets]
+
+
+SEARCH_VOCABULARY = 13  # source ids of ``search_model``
+
+
+def search_model(seed: int, target: int = 9, eos: float = 0.0, **options: Any) -> ConvS2S:
+    """A random model to search with; ``eos`` is added to the logit of </s>; <pad> is as improbable as in a trained
+    model."""
+    layers = {"encoder": [(6, 3)], "decoder": [(6, 3), (5, 2)]} | options.pop("layers", {})
+    model = build(small_config(**layers, **options), seed=seed, source=SEARCH_VOCABULARY, target=target, spread=1.5)
+    with torch.no_grad():
+        bias = model.get_parameter("decoder.output.bias")
+        bias[PAD] = -500.0
+        bias[EOS] += eos
+    return model

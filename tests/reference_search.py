@@ -134,5 +134,5 @@ def slow_search(
     models: Sequence[ConvS2S], source: list[int], config: SearchConfig, continued: Sequence[bool] = ()
 ) -> list[Found]:
     """The slow search with models."""
-    longest = min(model.max_length for model in models)
+    longest = min(model.max_target_length for model in models)
     return slow_beam_search(model_scorer(models, source, config.average), config, longest, len(source), continued)

@@ -8,6 +8,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -23,15 +25,21 @@ from convs2s.text.vocabulary import PAD
 class State(Protocol):
     """A decoding in progress. B sentences of K hypotheses make B K rows, those of a sentence side by side."""
 
-    width: int  # S
+    @property
+    def width(self) -> int:
+        """S."""
+
     vocabulary: int  # words that are scored
-    length: int  # target tokens read so far
+    lengths: npt.NDArray[np.int64]  # (B,) target tokens read so far
 
     def reorder(self, rows: Tensor) -> None:
         """Row r continues what row ``rows[r]`` was; ``rows``: (B K,) indices."""
 
-    def keep(self, sentences: Tensor) -> None:
-        """Go on with these sentences only; ``sentences``: (B',) indices."""
+    def keep(self, sentences: Tensor, width: int) -> None:
+        """Go on with these sentences only, (B',) indices; no source of theirs has anything from ``width`` on."""
+
+    def join(self, other: State) -> None:
+        """Go on with the sentences of another state, too, which has read nothing yet; they come last."""
 
 
 class OutputDecoder(Protocol):
@@ -136,7 +144,7 @@ class Seq2Seq(nn.Module, ABC):
     def raw_step(self, tokens: Tensor, state: State) -> tuple[Tensor, list[Tensor]]:
         """As ``step``, for searches: logits (B K, V), filled with -inf up to a multiple of GROUP, and the attention
         (B, K, S) of each layer."""
-        if state.length >= self.max_target_length:
+        if state.lengths.max() >= self.max_target_length:
             raise ValueError(f"a target has at most {self.max_target_length} tokens (max_positions - 2), </s> included")
         return self.advance(tokens, state)
 

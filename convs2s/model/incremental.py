@@ -16,10 +16,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from convs2s.model.base import State
 from convs2s.model.decoder import Decoder, DecoderLayer, OutputLayer
 from convs2s.model.encoder import Encoded
 from convs2s.model.layers import SQRT_HALF, WeightNorm
@@ -58,9 +60,17 @@ class Windows:
         past.index_copy_(0, target, past.index_select(0, source))
 
     def keep(self, rows: Tensor) -> None:
-        past = self._past().index_select(0, rows)
-        self.buffer = past.new_empty(len(rows), *self.buffer.shape[1:])
-        self.buffer[:, :, : self.history] = past
+        self._begin(self._past().index_select(0, rows), 0)
+
+    def add(self, rows: int) -> None:
+        """So many rows more, which have read nothing yet."""
+        self._begin(self._past(), rows)
+
+    def _begin(self, past: Tensor, fresh: int) -> None:
+        """A new buffer of rows that go on from their past, (rows, layers, k - 1, C), and of fresh ones."""
+        self.buffer = past.new_empty(len(past) + fresh, *self.buffer.shape[1:])
+        self.buffer[: len(past), :, : self.history] = past
+        self.buffer[len(past) :, :, : self.history] = 0.0
         self.end = self.history
 
     def _past(self) -> Tensor:
@@ -69,20 +79,45 @@ class Windows:
 
 @dataclass
 class Source:
-    """What attention reads, once per sentence: keys as (B, ., S) for the product, padding as -inf in ``bias``."""
+    """What attention reads, once per sentence; padding has -inf in ``bias``."""
 
-    embedded_keys: Tensor  # (B, E, S), for the target embedding
+    embedded_keys: Tensor  # (B, S, E), for the target embedding
     bias: Tensor  # (layers that attend, B, 1, S)
-    keys: list[Tensor]  # (B, C, S) of each layer that attends
+    keys: list[Tensor]  # (B, S, C) of each layer that attends
     values: list[Tensor]  # (B, S, C)
 
-    def select(self, sentences: Tensor) -> Source:
-        return Source(
-            self.embedded_keys.index_select(0, sentences),
-            self.bias.index_select(1, sentences),
-            [keys.transpose(1, 2).index_select(0, sentences).transpose(1, 2) for keys in self.keys],
-            [values.index_select(0, sentences) for values in self.values],
+    @property
+    def width(self) -> int:
+        return self.bias.shape[3]
+
+    def select(self, sentences: Tensor, width: int) -> Source:
+        """The given sentences only, without the positions from ``width`` on."""
+        embedded, *others = (
+            x[:, :width].index_select(0, sentences) for x in (self.embedded_keys, *self.keys, *self.values)
         )
+        layers = len(self.keys)
+        bias = self.bias[..., :width].index_select(1, sentences)
+        return Source(embedded, bias, others[:layers], others[layers:])
+
+    def join(self, other: Source) -> Source:
+        """The sentences of both, the shorter ones padded on the right."""
+        one, two = (side.widen(max(self.width, other.width)) for side in (self, other))
+        return Source(
+            torch.cat([one.embedded_keys, two.embedded_keys]),
+            torch.cat([one.bias, two.bias], 1),
+            [torch.cat(pair) for pair in zip(one.keys, two.keys, strict=True)],
+            [torch.cat(pair) for pair in zip(one.values, two.values, strict=True)],
+        )
+
+    def widen(self, width: int) -> Source:
+        """With padding up to ``width`` positions."""
+        missing = width - self.width
+        if not missing:
+            return self
+        embedded, *others = (F.pad(x, (0, 0, 0, missing)) for x in (self.embedded_keys, *self.keys, *self.values))
+        layers = len(self.keys)
+        bias = F.pad(self.bias, (0, missing), value=float("-inf"))
+        return Source(embedded, bias, others[:layers], others[layers:])
 
 
 class DecoderState:
@@ -100,7 +135,7 @@ class DecoderState:
         self.beam = beam
         self.vocabulary = vocabulary  # words that are scored
         self.output = decoder.output
-        self.length = 0  # target tokens read so far
+        self.lengths = np.zeros(rows // beam, np.int64)  # (B,) target tokens read so far
         like = decoder.table
         self.windows = [Windows(rows, count, kernel, channels, like) for count, kernel, channels in decoder.shapes]
         self.identity = torch.arange(rows, device=like.device)
@@ -116,14 +151,27 @@ class DecoderState:
         for windows in self.windows:
             windows.reorder(target, source)
 
-    def keep(self, sentences: Tensor) -> None:
-        """Go on with these sentences only; ``sentences``: (B',) indices."""
+    def keep(self, sentences: Tensor, width: int) -> None:
+        """Go on with these sentences only, (B',) indices; no source of theirs has anything from ``width`` on."""
         if self.source is not None:
-            self.source = self.source.select(sentences)
+            self.source = self.source.select(sentences, width)
+        self.width = width
+        self.lengths = self.lengths[sentences.cpu().numpy()]
         rows = self.identity.view(-1, self.beam)[sentences].flatten()
         for windows in self.windows:
             windows.keep(rows)
         self.identity = self.identity[: len(rows)]
+
+    def join(self, other: State) -> None:
+        """Go on with the sentences of another state, too, which has read nothing yet; they come last."""
+        assert isinstance(other, DecoderState)
+        if self.source is not None and other.source is not None:
+            self.source = self.source.join(other.source)
+        self.width = max(self.width, other.width)
+        self.lengths = np.concatenate([self.lengths, other.lengths])
+        for windows in self.windows:
+            windows.add(len(other.identity))
+        self.identity = torch.arange(len(self.identity) + len(other.identity), device=self.identity.device)
 
 
 class FoldedLayer:
@@ -193,7 +241,7 @@ class FoldedDecoder:
             if layer.attention is None:
                 continue
             weight, bias = (x.to(scaled) for x in layer.attention.in_proj.weight_and_bias())
-            keys.append(F.linear(scaled, weight.t()).transpose(1, 2))  # (B, C, S)
+            keys.append(F.linear(scaled, weight.t()))  # (B, S, C)
             biases.append(scaled @ bias)  # (B, S)
             weight, bias = (x.to(scaled) for x in layer.attention.out_proj.weight_and_bias())
             values.append(F.linear(root, weight * layer.scale, bias * layer.scale))  # (B, S, C)
@@ -202,7 +250,7 @@ class FoldedDecoder:
         bias = torch.stack(biases)  # (layers, B, S)
         if encoded.mask is not None:
             bias = bias.masked_fill(~encoded.mask, float("-inf"))
-        return Source(scaled.transpose(1, 2), bias.unsqueeze(2), keys, values)
+        return Source(scaled, bias.unsqueeze(2), keys, values)
 
     def step(self, tokens: Tensor, state: DecoderState) -> tuple[Tensor, list[Tensor]]:
         """tokens (B, K), the last of each hypothesis -> logits (B K, V), filled with -inf up to a multiple of GROUP,
@@ -211,15 +259,17 @@ class FoldedDecoder:
         The K hypotheses of a sentence take the place of the T positions: only the convolution tells them apart.
         """
         batch, beam = tokens.shape
-        state.length += 1
+        state.lengths += 1
         both = self.table.index_select(0, tokens.reshape(-1))  # (B K, E + C)
         if self.positions is not None:
-            both += self.positions[PAD + state.length]
+            places = torch.from_numpy(PAD + state.lengths).to(tokens.device)
+            both.view(batch, beam, -1).add_(self.positions.index_select(0, places).unsqueeze(1))
         states = [both[:, self.embedding :]]
         attention: list[Tensor] = []
         if state.source is not None:
             embedded = both[:, : self.embedding].view(batch, beam, -1)  # (B, K, E)
-            scores = (torch.bmm(embedded, state.source.embedded_keys) + state.source.bias).unbind(0)  # (B, K, S) each
+            scores = torch.bmm(embedded, state.source.embedded_keys.transpose(1, 2))  # (B, K, S)
+            biased = (scores + state.source.bias).unbind(0)  # (B, K, S) each
         for layer in self.layers:
             x = states[-1]
             if layer.enter is not None:
@@ -233,7 +283,8 @@ class FoldedDecoder:
             if layer.attention is not None and state.source is not None:
                 number = len(attention)
                 y = y.view(batch, beam, -1)
-                weights = torch.baddbmm(scores[number], y, state.source.keys[number]).softmax(-1)  # (B, K, S)
+                keys = state.source.keys[number].transpose(1, 2)  # (B, C, S)
+                weights = torch.baddbmm(biased[number], y, keys).softmax(-1)  # (B, K, S)
                 y = torch.baddbmm(y, weights, state.source.values[number], beta=layer.scale).flatten(0, 1)
                 attention.append(weights)
                 if not self.after_residual and layer.distance:

@@ -15,7 +15,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
@@ -69,14 +71,24 @@ class RecurrentEncoder(nn.Module):
 class Memory(NamedTuple):
     """What the decoder attends to, once a sentence."""
 
-    keys: Tensor  # (B, C, S), projected, so that a state's product with them is its score
+    keys: Tensor  # (B, S, C), projected, so that a state's product with them is its score
     values: Tensor  # (B, S, H)
-    bias: Tensor | None  # (B, 1, S), -inf at padding
+    bias: Tensor  # (B, 1, S), -inf at padding
 
-    def select(self, sentences: Tensor) -> Memory:
-        """The given sentences only; ``sentences``: (B',) indices."""
-        bias = None if self.bias is None else self.bias[sentences]
-        return Memory(self.keys[sentences], self.values[sentences], bias)
+    def select(self, sentences: Tensor, width: int) -> Memory:
+        """The given sentences only, (B',) indices, without the positions from ``width`` on."""
+        return Memory(self.keys[sentences, :width], self.values[sentences, :width], self.bias[sentences, :, :width])
+
+    def join(self, other: Memory) -> Memory:
+        """The sentences of both, the shorter ones padded on the right."""
+        one, two = (side.widen(max(self.keys.shape[1], other.keys.shape[1])) for side in (self, other))
+        return Memory(*(torch.cat(pair) for pair in zip(one, two, strict=True)))
+
+    def widen(self, width: int) -> Memory:
+        """With padding up to ``width`` positions."""
+        missing = width - self.keys.shape[1]
+        keys, values = (F.pad(x, (0, 0, 0, missing)) for x in (self.keys, self.values))
+        return Memory(keys, values, F.pad(self.bias, (0, missing), value=float("-inf")))
 
 
 class Recurrent(NamedTuple):
@@ -90,6 +102,14 @@ class Recurrent(NamedTuple):
         """Row r becomes what row ``rows[r]`` was."""
         hidden, cells = (tuple(x.index_select(0, rows) for x in side) for side in (self.hidden, self.cells))
         return Recurrent(hidden, cells, self.fed.index_select(0, rows))
+
+    def join(self, other: Recurrent) -> Recurrent:
+        """The rows of both."""
+        hidden, cells = (
+            tuple(torch.cat(pair) for pair in zip(one, two, strict=True))
+            for one, two in ((self.hidden, other.hidden), (self.cells, other.cells))
+        )
+        return Recurrent(hidden, cells, torch.cat([self.fed, other.fed]))
 
 
 class RecurrentDecoder(nn.Module):
@@ -119,7 +139,7 @@ class RecurrentDecoder(nn.Module):
         scores = (encoded.keys @ bias).unsqueeze(1)  # (B, 1, S)
         if encoded.mask is not None:
             scores = scores.masked_fill(~encoded.mask.unsqueeze(1), float("-inf"))
-        return Memory((encoded.keys @ weight).transpose(1, 2), encoded.values, scores)
+        return Memory(encoded.keys @ weight, encoded.values, scores)
 
     def begin(self, encoded: Encoded, beam: int) -> Recurrent:
         """The state before the first word, in ``beam`` rows a sentence: from that of the source's first word, of which
@@ -147,8 +167,8 @@ class RecurrentDecoder(nn.Module):
 
     def attend(self, x: Tensor, memory: Memory) -> Tensor:
         """States of the last layer, (B K, C) -> weights (B, K, S)."""
-        scores = torch.bmm(x.view(len(memory.keys), -1, x.shape[-1]), memory.keys)  # (B, K, S)
-        return (scores if memory.bias is None else scores + memory.bias).softmax(-1)
+        x = x.view(len(memory.keys), -1, x.shape[-1])  # (B, K, C)
+        return torch.baddbmm(memory.bias, x, memory.keys.transpose(1, 2)).softmax(-1)
 
     def forward(self, target_input: Tensor, encoded: Encoded) -> Decoded:
         """target_input (B, T) ids, </s> first, padded on the right; hidden is (B, T, O)."""
@@ -176,16 +196,26 @@ class RecurrentState:
     def __init__(self, memory: Memory, recurrent: Recurrent, beam: int, output: Product, vocabulary: int) -> None:
         self.memory, self.recurrent, self.beam = memory, recurrent, beam
         self.output, self.vocabulary = output, vocabulary
-        self.width = memory.values.shape[1]  # S
-        self.length = 0
+        self.lengths = np.zeros(len(memory.keys), np.int64)  # (B,)
+
+    @property
+    def width(self) -> int:
+        return self.memory.keys.shape[1]
 
     def reorder(self, rows: Tensor) -> None:
         self.recurrent = self.recurrent.select(rows)
 
-    def keep(self, sentences: Tensor) -> None:
+    def keep(self, sentences: Tensor, width: int) -> None:
         count = torch.arange(len(self.recurrent.fed), device=sentences.device).view(-1, self.beam)  # (B, K)
         self.recurrent = self.recurrent.select(count[sentences].flatten())
-        self.memory = self.memory.select(sentences)
+        self.memory = self.memory.select(sentences, width)
+        self.lengths = self.lengths[sentences.cpu().numpy()]
+
+    def join(self, other: State) -> None:
+        assert isinstance(other, RecurrentState)
+        self.memory = self.memory.join(other.memory)
+        self.recurrent = self.recurrent.join(other.recurrent)
+        self.lengths = np.concatenate([self.lengths, other.lengths])
 
 
 class LSTMAttention(Seq2Seq):
@@ -214,7 +244,7 @@ class LSTMAttention(Seq2Seq):
     @torch.no_grad()
     def advance(self, tokens: Tensor, state: State) -> tuple[Tensor, list[Tensor]]:
         assert isinstance(state, RecurrentState)
-        state.length += 1
+        state.lengths += 1
         embedded = self.decoder.embed_tokens(tokens.reshape(-1))  # (B K, E)
         weights, state.recurrent = self.decoder.advance(embedded, state.recurrent, state.memory)
         return state.output(state.recurrent.fed), [weights]

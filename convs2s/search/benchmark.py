@@ -16,10 +16,8 @@ from typing import ClassVar
 import torch
 
 from convs2s.config import SearchConfig, SearchPrecision
-from convs2s.data.batching import pad
 from convs2s.model import Seq2Seq
-from convs2s.search.beam import beam_search
-from convs2s.search.translate import length_batches
+from convs2s.search.beam import search_sentences
 from convs2s.text.vocabulary import EOS, SPECIALS
 
 SIZE = 2048  # of the yardstick's matrices
@@ -69,11 +67,9 @@ def measure(
 
     forced_length: translations as long as their sources, for a random model, which would not know when to stop.
     """
-    config = SearchConfig(beam=beam, batch_size=batch)
+    config = SearchConfig(beam=beam, batch_size=batch, batch_tokens=10**9)
     if forced_length:
         config.max_length_ratio, config.max_length = 1.0, 0
-    batches = list(length_batches([len(source) for source in sources], batch, 10**9, exact=False))
-    padded = [pad([sources[i] for i in indices]) for indices in batches]
     steps = 0
 
     def counted(tokens: torch.Tensor, state: object) -> object:
@@ -90,12 +86,12 @@ def measure(
         for _ in range(repeat):
             steps = 0
             start = time.perf_counter()
-            found = [beam_search(model, source, config) for source in padded]
+            found = search_sentences(model, sources, config)
             seconds = min(seconds, time.perf_counter() - start)
     finally:
         model.raw_step = raw_step  # type: ignore[method-assign]
     gflops = max(before, yardstick(device))
-    best = [hypotheses[0] for hypotheses in (h for of_batch in found for h in of_batch)]
+    best = [hypotheses[0] for hypotheses in found]
     rate = len(sources) / seconds
     arithmetic = sum(operations(model, [len(s) for s in sources], [len(h.ids) for h in best], beam)) / seconds / 1e9
     return Speed(

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from convs2s.config import Average
+from convs2s.config import Average, SourcePadding
 from convs2s.errors import UserError
 from convs2s.model import Seq2Seq, State
 from convs2s.model.incremental import GROUP
@@ -53,6 +53,12 @@ class Ensemble:
         return min(model.max_target_length for model in self.models)
 
     @property
+    def unpadded(self) -> bool:
+        """Whether a model lets padding change its results, so that only sources of equal length may be encoded
+        together."""
+        return any(model.config.source_padding == SourcePadding.original for model in self.models)
+
+    @property
     def device(self) -> torch.device:
         """Where the weights are, and the source has to be."""
         return next(self.models[0].parameters()).device
@@ -72,12 +78,18 @@ class Ensemble:
     def start(self, source: Tensor, beam: int, selection: Selection | None = None) -> None:
         """Encode source (B, S); rows of a sentence stand side by side: row = b * K + k."""
         vocabulary = None if selection is None else selection.ids.to(source.device)
+        self.beam = beam
         self.states = [model.start(model.encode(source), beam, vocabulary) for model in self.models]
         self.mask = None
         if selection is not None:
             mask = torch.where(selection.allowed.to(source.device), 0.0, float("-inf"))  # (B, V')
             filled = F.pad(mask, (0, -mask.shape[1] % GROUP))
             self.mask = filled.unsqueeze(1)  # (B, 1, V)
+
+    def join(self, source: Tensor) -> None:
+        """More sentences, (B', S), behind those that are there; not where words are selected."""
+        for model, state in zip(self.models, self.states, strict=True):
+            state.join(model.start(model.encode(source), self.beam))
 
     def step(self, tokens: Tensor) -> tuple[Tensor, list[list[Tensor]]]:
         """The last token of each hypothesis (B, K) -> log-probabilities (B, K, V), each layer's attention (B, K, S) by
@@ -102,19 +114,19 @@ class Ensemble:
             return torch.stack(log_probs).logsumexp(0) - math.log(len(log_probs))
         return torch.stack(log_probs).mean(0).log_softmax(-1)
 
-    def mean_attention(self, attention: list[list[Tensor]], tokens: Tensor) -> Tensor:
-        """Averaged over layers and models, (B, K, S); zeros where nothing attends."""
+    def mean_attention(self, attention: list[list[Tensor]], rows: tuple[int, ...]) -> Tensor:
+        """Averaged over layers and models, (B, K, S), for rows (B, K); zeros where nothing attends."""
         means = [torch.stack(layers).mean(0) for layers in attention if layers]
         if not means:
             dtype = widened(next(self.models[0].parameters()).dtype)
-            return tokens.new_zeros(*tokens.shape, self.states[0].width, dtype=dtype)
+            return torch.zeros(*rows, self.states[0].width, dtype=dtype, device=self.device)
         mean = means[0] if len(means) == 1 else torch.stack(means).mean(0)
         return mean.to(widened(mean.dtype))
 
-    def keep(self, sentences: Tensor) -> None:
-        """Go on with these sentences only; (B',) indices."""
+    def keep(self, sentences: Tensor, width: int) -> None:
+        """Go on with these sentences only, (B',) indices; no source of theirs has anything from ``width`` on."""
         for state in self.states:
-            state.keep(sentences)
+            state.keep(sentences, width)
         if self.mask is not None:
             self.mask = self.mask[sentences]
 

@@ -13,12 +13,13 @@ from itertools import islice
 import torch
 from torch import Tensor
 
-from convs2s.config import Average, SearchConfig, SourcePadding
+from convs2s.config import Average, SearchConfig
 from convs2s.data.batching import pad
 from convs2s.errors import UserError
 from convs2s.model import Seq2Seq
+from convs2s.search.batches import length_batches
 from convs2s.search.ensemble import Ensemble, widened
-from convs2s.search.translate import CHUNK, length_batches
+from convs2s.search.translate import CHUNK
 from convs2s.text.tokenizer import Tokenizers
 from convs2s.text.vocabulary import EOS
 
@@ -66,7 +67,6 @@ def score_lines(
     """
     config.check()
     ensemble = Ensemble(models, config.average)
-    exact = any(model.config.source_padding == SourcePadding.original for model in models)
     limits = ensemble.max_source_length, ensemble.max_target_length
     pairs, first = iter(pairs), 1
     while block := list(islice(pairs, CHUNK)):
@@ -83,7 +83,7 @@ def score_lines(
                     )
         results: list[Score | None] = [None] * len(block)
         lengths = [len(source) for source in sides[0]]
-        for batch in length_batches(lengths, config.batch_size, config.batch_tokens, exact):
+        for batch in length_batches(lengths, config.batch_size, config.batch_tokens, ensemble.unpadded):
             source, target = ([side[i] for i in batch] for side in sides)
             for i, tokens in zip(batch, log_probabilities(ensemble, source, target), strict=True):
                 results[i] = Score(tokens, config.lenpen)

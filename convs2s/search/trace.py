@@ -1,11 +1,12 @@
 """What a beam search has done so far, and the hypotheses read back from it.
 
-N sentences at the start · B of them still in the batch · K beam · S source length · T steps taken · L attention layers.
+B sentences in the batch · K beam · S source length · L attention layers.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -48,65 +49,75 @@ class End:
 
 
 @dataclass
+class Step:
+    """One step of the batch as it was then; rows are those of the beam that entered the step."""
+
+    numbers: Ints  # (B,) of the sentences, ascending
+    tokens: Ints  # (B, K) of the beam that left it
+    parents: Ints  # (B, K) the rows that these continue
+    attention: Tensor | None  # (B, K, S)
+    layers: Tensor | None  # (L, B, K, S)
+
+    def to_host(self) -> None:
+        """Attention on the CPU, where it is read."""
+        self.attention = None if self.attention is None else self.attention.cpu()
+        self.layers = None if self.layers is None else self.layers.float().cpu()
+
+
 class Trace:
-    """Tokens and back-pointers of every step, and where hypotheses ended.
+    """Tokens and back-pointers of the last steps.
 
     Nothing is copied per hypothesis while the search runs: a hypothesis is the place where it ended, and its tokens are
     found by walking the back-pointers.
     """
 
-    sentences: int  # N
-    ends: list[list[End]] = field(init=False)
-    steps: list[tuple[Ints, Ints, Ints]] = field(default_factory=list)  # (N,) places, (B, K) tokens, (B, K) parents
-    attention: list[Tensor] = field(default_factory=list)  # (B, K, S), rows are those of the beam entering the step
-    layers: list[Tensor] = field(default_factory=list)  # (L, B, K, S)
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
 
-    def __post_init__(self) -> None:
-        self.ends = [[] for _ in range(self.sentences)]
+    def keep(self, count: int) -> None:
+        """Forget all steps but the last ``count``, which the sentences in the batch go back to."""
+        del self.steps[: len(self.steps) - count]
 
-    def advance(self, numbers: Ints, tokens: Ints, parents: Ints) -> None:
-        """The next beam: (B,) sentence numbers, (B, K) tokens and the rows they continue."""
-        places = np.full(self.sentences, -1)
-        places[numbers] = np.arange(len(numbers))
-        self.steps.append((places, tokens, parents))
+    def read(
+        self, number: int, age: int, ends: Sequence[End], nbest: int, real: Tensor | None, vocabulary: Ints | None
+    ) -> list[Hypothesis]:
+        """A sentence's ``nbest`` hypotheses, best first (among equals, the one that ended first).
 
-    def hypotheses(self, real: Tensor, nbest: int, vocabulary: Ints | None) -> list[list[Hypothesis]]:
-        """For each sentence its ``nbest`` hypotheses, best first (among equals, the one that ended first).
-
-        real: (N, S), True where the source is not padding; vocabulary: ids of the tokens, where they are not ids.
+        age: steps that the sentence has taken part in, of which the last is the trace's last; real: (S,), True where
+        its source is not padding, needed for attention; vocabulary: ids of the tokens, where they are not ids.
         """
-        self.attention = [step.cpu() for step in self.attention]
-        self.layers = [step.float().cpu() for step in self.layers]
-        columns = real.cpu() if self.attention else real
+        steps = self.steps[len(self.steps) - age :]
+        columns = None if real is None else real.cpu().nonzero().squeeze(1)
         return [
-            [
-                self._read(number, end, columns[number], vocabulary)
-                for end in sorted(ends, key=lambda end: -end.score)[:nbest]
-            ]
-            for number, ends in enumerate(self.ends)
+            read(number, steps[: end.length], end, columns, vocabulary)
+            for end in sorted(ends, key=lambda end: -end.score)[:nbest]
         ]
 
-    def _read(self, number: int, end: End, real: Tensor, vocabulary: Ints | None) -> Hypothesis:
-        """Walk from the end to the start."""
-        ids, own, original = [EOS], [end.row], [end.original_row]
-        row = end.row
-        for places, tokens, parents in reversed(self.steps[: end.length - 1]):
-            place = places[number]
-            token = int(tokens[place, row])
-            ids.append(token if vocabulary is None else int(vocabulary[token]))
-            original.append(row)
-            row = int(parents[place, row])
-            own.append(row)
-        hypothesis = Hypothesis(ids[::-1], end.score)
-        if self.attention:
-            hypothesis.attention = self._rows(number, own[::-1], self.attention)[:, real]
-            hypothesis.original_attention = self._rows(number, original[::-1], self.attention)[:, real]
-        if self.layers:
-            hypothesis.layers = self._rows(number, own[::-1], self.layers)[..., real]
-        return hypothesis
 
-    def _rows(self, number: int, rows: list[int], attention: list[Tensor]) -> Tensor:
-        """The rows of one hypothesis, (..., tokens, S)."""
-        places = (step[0][number] for step in self.steps)
-        picked = [step[..., place, row, :] for step, place, row in zip(attention, places, rows, strict=False)]
-        return torch.stack(picked, -2)
+def read(number: int, steps: Sequence[Step], end: End, columns: Tensor | None, vocabulary: Ints | None) -> Hypothesis:
+    """Walk from the end to the start; ``steps``: those that led to a token of the hypothesis."""
+    places = [int(np.searchsorted(step.numbers, number)) for step in steps]
+    ids, own, original = [EOS], [end.row], [end.original_row]
+    row = end.row
+    for step, place in zip(reversed(steps[:-1]), reversed(places[:-1]), strict=True):
+        token = int(step.tokens[place, row])
+        ids.append(token if vocabulary is None else int(vocabulary[token]))
+        original.append(row)
+        row = int(step.parents[place, row])
+        own.append(row)
+    hypothesis = Hypothesis(ids[::-1], end.score)
+    if columns is not None:
+        for step in steps:
+            step.to_host()
+        attention = [step.attention for step in steps]
+        hypothesis.attention = pick(attention, places, own[::-1], columns)
+        hypothesis.original_attention = pick(attention, places, original[::-1], columns)
+        if steps[0].layers is not None:
+            hypothesis.layers = pick([step.layers for step in steps], places, own[::-1], columns)
+    return hypothesis
+
+
+def pick(attention: Sequence[Tensor | None], places: Sequence[int], rows: Sequence[int], columns: Tensor) -> Tensor:
+    """The rows of one hypothesis, (..., tokens, source tokens)."""
+    chosen = zip(attention, places, rows, strict=True)
+    return torch.stack([step[..., place, row, columns] for step, place, row in chosen if step is not None], -2)

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby, islice
+from functools import partial
+from itertools import islice
 
-from convs2s.config import LongLines, SearchConfig, SourcePadding
-from convs2s.data.batching import pad
+from convs2s.config import LongLines, SearchConfig
 from convs2s.errors import UserError
 from convs2s.messages import Log, say
 from convs2s.model import Seq2Seq
-from convs2s.search.beam import beam_search
+from convs2s.search.beam import search_sentences
 from convs2s.search.lexicon import read_lexicon
 from convs2s.search.pieces import Joints
-from convs2s.search.selection import Selection, read_aligned, select_batch
+from convs2s.search.selection import read_aligned, select_batch
 from convs2s.search.splitting import split_line
 from convs2s.search.trace import Hypothesis
 from convs2s.search.unknown import replace_unknown
@@ -67,7 +67,6 @@ class Translator:
         self.models, self.tokenizers, self.config, self.name = models, tokenizers, config, name
         self.attention, self.layers = attention or config.unknown.replace, layers
         self.limit = min(model.max_source_length for model in models)
-        self.exact = any(model.config.source_padding == SourcePadding.original for model in models)
         self.joints = Joints(tokenizers.source), Joints(tokenizers.target)
         unknown = config.unknown
         self.lexicon = read_lexicon(unknown.lexicon) if unknown.replace and unknown.lexicon is not None else {}
@@ -113,31 +112,25 @@ class Translator:
         return texts, owners
 
     def search(self, sources: Sequence[Sequence[int]], texts: Sequence[str]) -> list[list[Translation]]:
-        """Sorted by length into batches, searched, and put in order again."""
-        config = self.config
-        results = [[Translation("")] for _ in sources]
-        lengths = [len(source) for source in sources]
-        for batch in length_batches(lengths, config.batch_size, config.batch_tokens, self.exact):
-            found = beam_search(
-                self.models,
-                pad([sources[i] for i in batch]),
-                config,
-                attention=self.attention,
-                layers=self.layers,
-                continuations=self.joints[1].continued if config.subwordpen else None,
-                selection=self.selection([sources[i] for i in batch]),
-            )
-            for i, hypotheses in zip(batch, found, strict=True):
-                results[i] = [
-                    Translation(one_line(self.text(hypothesis, texts[i])), hypothesis.score, hypothesis)
-                    for hypothesis in hypotheses
-                ]
-        return results
-
-    def selection(self, sources: Sequence[Sequence[int]]) -> Selection | None:
-        if self.aligned is None:
-            return None
-        return select_batch(sources, self.aligned, self.config.selection, self.models[0].target_vocabulary)
+        """Of each source its translations; one empty one where there is nothing to translate."""
+        config, aligned, select = self.config, self.aligned, None
+        if aligned is not None:
+            words = self.models[0].target_vocabulary
+            select = partial(select_batch, aligned=aligned, config=config.selection, vocabulary=words)
+        found = search_sentences(
+            self.models,
+            sources,
+            config,
+            attention=self.attention,
+            layers=self.layers,
+            continuations=self.joints[1].continued if config.subwordpen else None,
+            select=select,
+        )
+        return [
+            [Translation(one_line(self.text(hypothesis, text)), hypothesis.score, hypothesis) for hypothesis in best]
+            or [Translation("")]
+            for best, text in zip(found, texts, strict=True)
+        ]
 
     def text(self, hypothesis: Hypothesis, source: str) -> str:
         """Plain text of a hypothesis, its <unk> replaced where that is asked for."""
@@ -204,21 +197,6 @@ def blocks(lines: Iterable[str], chunk: int) -> Iterator[list[str]]:
     lines = iter(lines)
     while block := list(islice(lines, chunk)):
         yield block
-
-
-def length_batches(lengths: Sequence[int], sentences: int, tokens: int, exact: bool) -> Iterator[list[int]]:
-    """Indices of sentences of about equal length, longest first; those of length 0 left out.
-
-    sentences, tokens: a batch has at most so many sentences, and at most so many tokens, padding included.
-    exact: only sentences of the same length meet, so that no source is padded (as the original evaluates).
-    """
-    order = sorted((i for i, length in enumerate(lengths) if length), key=lambda i: (-lengths[i], i))
-    for _, group in groupby(order, key=lambda i: lengths[i] if exact else None):
-        waiting = list(group)
-        while waiting:
-            count = max(1, min(sentences, tokens // lengths[waiting[0]]))
-            yield waiting[:count]
-            del waiting[:count]
 
 
 def join(parts: Sequence[Sequence[Translation]]) -> list[Translation]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from convs2s.errors import UserError
 from convs2s.evaluation.models import load_models
 from convs2s.interop.onnx_export import write_onnx
 from convs2s.model import LSTMAttention, Seq2Seq, build
-from convs2s.search.beam import beam_search
+from convs2s.search.beam import beam_search, search_sentences
 from convs2s.search.scoring import score_lines
 from convs2s.search.translate import translate_lines
 from convs2s.training.checkpoint import build_model, load
@@ -122,8 +123,20 @@ def test_step_is_the_full_forward(options: dict[str, Any], folded: bool) -> None
         state.reorder(torch.tensor([b * beam + parent for b, chosen in enumerate(parents) for parent in chosen]))
         if step == 2:
             kept = torch.tensor([0, 2])
-            state.keep(kept)
+            state.keep(kept, state.width)
             source, histories = source[kept], [histories[0], histories[2]]
+
+
+def test_a_sentence_that_comes_in_later_is_translated_as_if_alone() -> None:
+    """Fault: the state of a sentence that joins others is mixed with theirs, or its padding attended to."""
+    made = model(recurrent(layers=2))
+    sources = random_sentences(3, [7, 6, 2, 5, 1, 3], 13)
+    config = SearchConfig(beam=3, nbest=3, max_length=8)
+    alone = [beam_search(made, torch.tensor([source]), config)[0] for source in sources]
+    together = search_sentences(made, sources, replace(config, batch_size=2))
+    for found, expected in zip(together, alone, strict=True):
+        assert [hypothesis.ids for hypothesis in found] == [hypothesis.ids for hypothesis in expected]
+        assert [h.score for h in found] == pytest.approx([h.score for h in expected], rel=1e-9)
 
 
 def test_a_target_s_length_ends_somewhere() -> None:

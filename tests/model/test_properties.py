@@ -136,7 +136,7 @@ def check_steps(model: ConvS2S, source: Tensor, beam: int, steps: int, seed: int
         if step == steps // 2 and len(sentences) > 1:
             gone = generator.randrange(len(sentences))
             kept = [b for b in range(len(sentences)) if b != gone]
-            state.keep(torch.tensor(kept))
+            state.keep(torch.tensor(kept), state.width)
             sentences, histories = [sentences[b] for b in kept], [histories[b] for b in kept]
 
 
@@ -170,7 +170,7 @@ def test_step_is_the_full_forward(case: str) -> None:
 def test_step_runs_to_the_end_of_the_position_table() -> None:
     """Fault: the position of the last step allowed is one off the table."""
     model = build(small_config([(6, 3)], [(6, 3)], max_positions=9))
-    assert model.max_length == 7
+    assert model.max_source_length == model.max_target_length == 7
     check_steps(model, torch.tensor(random_sentences(1, [7], 13)), beam=1, steps=7, seed=1)
 
 

@@ -13,7 +13,8 @@ from helpers import golden_arrays, golden_config, golden_json, golden_parameters
 
 from convs2s.config import SearchConfig, SourcePadding
 from convs2s.model import ConvS2S
-from convs2s.search.beam import Hypothesis, beam_search
+from convs2s.search.beam import beam_search
+from convs2s.search.trace import Hypothesis
 
 SEARCH: dict[str, Any] = golden_json("search")
 RUNS: dict[str, Any] = {run["name"]: run for run in SEARCH["runs"]}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
+import helpers
 import pytest
 import torch
-from helpers import EOS, PAD, UNK, build, pad, random_sentences, small_config
+from helpers import EOS, SEARCH_VOCABULARY, UNK, pad, random_sentences
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_search import slow_search
@@ -17,26 +19,18 @@ from convs2s.config import Average, SearchConfig, SearchPrecision, SelectionConf
 from convs2s.errors import UserError
 from convs2s.model import ConvS2S
 from convs2s.model.incremental import GROUP
-from convs2s.search.beam import Hypothesis, beam_search, candidates
+from convs2s.search.beam import beam_search, candidates
 from convs2s.search.selection import Selection, select, select_batch
+from convs2s.search.trace import Hypothesis
 
-SOURCE_VOCABULARY, TARGET_VOCABULARY = 13, 11
+TARGET_VOCABULARY = 11
 CONTINUED = [token > EOS and token % 3 == 0 for token in range(TARGET_VOCABULARY)]
 SEEDS = st.integers(0, 10**6)
-
-
-def search_model(seed: int, target: int = TARGET_VOCABULARY, eos: float = 1.0, **options: Any) -> ConvS2S:
-    layers = {"encoder": [(6, 3)], "decoder": [(6, 3), (5, 2)]} | options.pop("layers", {})
-    model = build(small_config(**layers, **options), seed=seed, source=SOURCE_VOCABULARY, target=target, spread=1.5)
-    with torch.no_grad():
-        bias = model.get_parameter("decoder.output.bias")
-        bias[PAD] = -500.0
-        bias[EOS] += eos
-    return model
+search_model = partial(helpers.search_model, target=TARGET_VOCABULARY, eos=1.0)
 
 
 def sentences(seed: int, lengths: list[int]) -> list[list[int]]:
-    return random_sentences(seed, lengths, SOURCE_VOCABULARY)
+    return random_sentences(seed, lengths, SEARCH_VOCABULARY)
 
 
 def search(models: Any, sources: list[list[int]], config: SearchConfig, **options: Any) -> list[list[Hypothesis]]:
@@ -157,7 +151,7 @@ def test_different_vocabularies_are_refused() -> None:
 
 # --- vocabulary selection ---------------------------------------------------------------------------------------------
 
-ALIGNED = {word: [(3 + (word + shift) % 8, 5 - shift) for shift in range(5)] for word in range(3, SOURCE_VOCABULARY)}
+ALIGNED = {word: [(3 + (word + shift) % 8, 5 - shift) for shift in range(5)] for word in range(3, SEARCH_VOCABULARY)}
 
 
 class Restricted(torch.nn.Module):

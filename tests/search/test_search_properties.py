@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from helpers import EOS, PAD, UNK, build, pad, random_sentences, small_config
+from helpers import EOS, SEARCH_VOCABULARY, UNK, pad, random_sentences, search_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_search import Found, slow_search
@@ -15,20 +15,8 @@ from torch import Tensor
 
 from convs2s.config import SearchConfig
 from convs2s.model import ConvS2S
-from convs2s.search.beam import Hypothesis, beam_search
-
-SOURCE_VOCABULARY = 13
-
-
-def search_model(seed: int, target: int = 9, eos: float = 0.0, **options: Any) -> ConvS2S:
-    """A random model; ``eos`` is added to the logit of </s>; <pad> is as improbable as in a trained model."""
-    layers = {"encoder": [(6, 3)], "decoder": [(6, 3), (5, 2)]} | options.pop("layers", {})
-    model = build(small_config(**layers, **options), seed=seed, source=SOURCE_VOCABULARY, target=target, spread=1.5)
-    with torch.no_grad():
-        bias = model.get_parameter("decoder.output.bias")
-        bias[PAD] = -50.0
-        bias[EOS] += eos
-    return model
+from convs2s.search.beam import beam_search
+from convs2s.search.trace import Hypothesis
 
 
 def everything(config: SearchConfig) -> SearchConfig:
@@ -80,7 +68,7 @@ def test_equals_the_slow_search(
 ) -> None:
     """Fault: candidates, the scan for </s>, finalising, penalties, limits, the sort or the attention differ."""
     model = search_model(seed, eos=eos, attention=attention)
-    sources = random_sentences(seed, lengths, SOURCE_VOCABULARY)
+    sources = random_sentences(seed, lengths, SEARCH_VOCABULARY)
     found = beam_search([model], pad(sources, left=True), everything(config), attention=True)
     for hypotheses, source in zip(found, sources, strict=True):
         same(hypotheses, slow_search([model], source, config))
@@ -92,7 +80,7 @@ def test_coverage_penalty(seed: int, lengths: list[int], config: SearchConfig, c
     """Fault: covpen is ignored, has the wrong sign, is divided by the length, counts padding, or clamps each step."""
     model = search_model(seed, eos=1.0)
     config = replace(config, covpen=covpen)
-    sources = random_sentences(seed, lengths, SOURCE_VOCABULARY)
+    sources = random_sentences(seed, lengths, SEARCH_VOCABULARY)
     found = beam_search([model], pad(sources, left=True), everything(config), attention=True)
     for hypotheses, source in zip(found, sources, strict=True):
         same(hypotheses, slow_search([model], source, config))
@@ -104,7 +92,7 @@ def test_beam_larger_than_the_vocabulary(seed: int, target: int, beam: int, min_
     """Fault: top-k of more than there is, or rows without a candidate that come back as hypotheses."""
     model = search_model(seed, target=target, eos=1.0)
     config = SearchConfig(beam=beam, min_length=min_length, max_length=5)
-    sources = random_sentences(seed, [3, 5], SOURCE_VOCABULARY)
+    sources = random_sentences(seed, [3, 5], SEARCH_VOCABULARY)
     found = beam_search([model], pad(sources, left=True), everything(config), attention=True)
     for hypotheses, source in zip(found, sources, strict=True):
         assert len(hypotheses) == beam
@@ -116,7 +104,7 @@ def test_beam_larger_than_the_vocabulary(seed: int, target: int, beam: int, min_
 def test_ensemble(seed: int, lengths: list[int], config: SearchConfig) -> None:
     """Fault: an ensemble averages log-probabilities, or only one model's state or attention is used."""
     models = [search_model(seed, eos=1.0), search_model(seed + 1, layers={"decoder": [(5, 3)]})]
-    sources = random_sentences(seed, lengths, SOURCE_VOCABULARY)
+    sources = random_sentences(seed, lengths, SEARCH_VOCABULARY)
     found = beam_search(models, pad(sources, left=True), everything(config), attention=True)
     for hypotheses, source in zip(found, sources, strict=True):
         same(hypotheses, slow_search(models, source, config))
@@ -128,7 +116,7 @@ def test_limits_matter_to_these_models() -> None:
     changed: dict[str, int] = {}
     for seed in range(12):
         model = search_model(seed, eos=1.0)
-        source = torch.tensor(random_sentences(seed, [5], SOURCE_VOCABULARY))
+        source = torch.tensor(random_sentences(seed, [5], SEARCH_VOCABULARY))
         before = [hypothesis.ids for hypothesis in beam_search([model], source, plain)[0]]
         for name, value in {"lenpen": 0.0, "unkpen": 5.0, "covpen": 5.0, "min_length": 4, "max_length": 2}.items():
             after = [hypothesis.ids for hypothesis in beam_search([model], source, replace(plain, **{name: value}))[0]]
@@ -144,7 +132,7 @@ def test_batch_of_one_and_of_64(left: bool) -> None:
     """Fault: a hypothesis depends on its batch: by padding, by neighbours, or by sentences that finish and leave."""
     model = search_model(5, eos=1.0, layers={"encoder": [(6, 5), (7, 2)]})
     lengths = [1 + 7 * i % 17 for i in range(64)]
-    sources = random_sentences(3, lengths, SOURCE_VOCABULARY)
+    sources = random_sentences(3, lengths, SEARCH_VOCABULARY)
     config = SearchConfig(beam=4, nbest=4, max_length=12)
     together = beam_search([model], pad(sources, left), config, attention=True)
     assert len(together) == 64
@@ -161,7 +149,7 @@ def test_batch_of_one_and_of_64(left: bool) -> None:
 def test_beam_one_is_greedy(seed: int, length: int, min_length: int) -> None:
     """Fault: with beam 1 a </s> that is only second best ends the hypothesis, or a limit is off by one."""
     model, max_length = search_model(seed, eos=1.5), 7
-    (source,) = random_sentences(seed, [length], SOURCE_VOCABULARY)
+    (source,) = random_sentences(seed, [length], SEARCH_VOCABULARY)
     ids: list[int] = []
     while not ids or ids[-1] != EOS:
         scores = model(torch.tensor([source]), torch.tensor([[EOS, *ids]]))[0, -1].clone()
@@ -178,7 +166,7 @@ def test_beam_one_is_greedy(seed: int, length: int, min_length: int) -> None:
 def test_score_is_the_teacher_forced_log_probability(seed: int, lengths: list[int], beam: int, lenpen: float) -> None:
     """Fault: a back-pointer leads to another hypothesis than the one whose score is reported; </s> is not counted."""
     model = search_model(seed, eos=1.0)
-    sources = random_sentences(seed, lengths, SOURCE_VOCABULARY)
+    sources = random_sentences(seed, lengths, SEARCH_VOCABULARY)
     config = SearchConfig(beam=beam, nbest=beam, lenpen=lenpen, max_length=6)
     for hypotheses, source in zip(beam_search([model], pad(sources, left=True), config), sources, strict=True):
         assert len(hypotheses) == beam
@@ -193,7 +181,7 @@ def test_score_is_the_teacher_forced_log_probability(seed: int, lengths: list[in
 def test_nbest_are_the_best() -> None:
     """Fault: n-best is a prefix of the order of finishing, not of the order of scores, or changes the search."""
     model = search_model(2, eos=1.0)
-    source = torch.tensor(random_sentences(1, [6], SOURCE_VOCABULARY))
+    source = torch.tensor(random_sentences(1, [6], SEARCH_VOCABULARY))
     whole = beam_search([model], source, SearchConfig(beam=6, nbest=6, max_length=8))[0]
     for nbest in (1, 2, 4):
         part = beam_search([model], source, SearchConfig(beam=6, nbest=nbest, max_length=8))[0]
@@ -205,7 +193,7 @@ def test_unknown_penalty_stays_in_the_score() -> None:
     model = search_model(0)
     with torch.no_grad():
         model.get_parameter("decoder.output.bias")[UNK] += 30
-    (source,) = random_sentences(1, [4], SOURCE_VOCABULARY)
+    (source,) = random_sentences(1, [4], SEARCH_VOCABULARY)
     ((found,),) = beam_search(
         [model], torch.tensor([source]), SearchConfig(beam=1, unkpen=0.25, min_length=3, max_length=3)
     )
@@ -216,9 +204,9 @@ def test_unknown_penalty_stays_in_the_score() -> None:
 def test_position_table_ends_the_search() -> None:
     """Fault: a search that never meets </s> runs over the end of the position table."""
     model = search_model(1, eos=-30.0, max_positions=9)
-    source = torch.tensor(random_sentences(1, [7], SOURCE_VOCABULARY))
+    source = torch.tensor(random_sentences(1, [7], SEARCH_VOCABULARY))
     for hypothesis in beam_search([model], source, SearchConfig(beam=3, nbest=3, max_length=500))[0]:
-        assert len(hypothesis.ids) == model.max_length == 7
+        assert len(hypothesis.ids) == model.max_target_length == 7
         assert hypothesis.ids[-1] == EOS
 
 
@@ -232,7 +220,7 @@ def test_finished_sentences_leave() -> None:
         return step(tokens, state)
 
     model.raw_step = recorded  # type: ignore[method-assign]
-    sources = random_sentences(3, [1 + 7 * i % 17 for i in range(16)], SOURCE_VOCABULARY)
+    sources = random_sentences(3, [1 + 7 * i % 17 for i in range(16)], SEARCH_VOCABULARY)
     found = beam_search([model], pad(sources, left=True), SearchConfig(beam=2, nbest=2, max_length=30))
     needed = [max(len(hypothesis.ids) for hypothesis in hypotheses) for hypotheses in found]
     assert len(set(needed)) > 2

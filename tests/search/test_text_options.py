@@ -38,6 +38,7 @@ from convs2s.config import (
 from convs2s.errors import UserError
 from convs2s.search import benchmark
 from convs2s.search.alignment import ibm_model_1
+from convs2s.search.beam import Search
 from convs2s.search.lexicon import count_links, read_lexicon, read_links, write_lexicon
 from convs2s.search.output import open_attention, pharaoh
 from convs2s.search.pieces import Joints
@@ -414,17 +415,17 @@ def test_blocks_of_a_pipe_are_bounded_and_errors_located(monkeypatch: pytest.Mon
 @pytest.mark.parametrize("tokens", [1, 7, 20])
 def test_token_cap(tokens: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fault: the cap is ignored, or changes or loses a translation."""
-    sizes = []
-    real = Translator.search.__globals__["beam_search"]
+    sizes, step = [], Search.step
 
-    def recorded(models: Any, source: torch.Tensor, *args: Any, **options: Any) -> Any:
-        sizes.append(tuple(source.shape))
-        return real(models, source, *args, **options)
+    def recorded(self: Search) -> None:
+        sizes.append((self.sentences, self.width))
+        step(self)
 
-    monkeypatch.setitem(Translator.search.__globals__, "beam_search", recorded)
+    monkeypatch.setattr(Search, "step", recorded)
     results = translate(LINES, SearchConfig(beam=2, max_length=6, batch_tokens=tokens))
     assert all(rows == 1 or rows * width <= tokens for rows, width in sizes)
-    assert sum(rows for rows, _ in sizes) == len([line for line in LINES if line])
+    assert (max(rows for rows, _ in sizes) > 1) == (tokens > 1)
+    monkeypatch.undo()
     assert [r[0].text for r in results] == [r[0].text for r in translate(LINES)]
 
 

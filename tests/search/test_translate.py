@@ -15,10 +15,10 @@ import tiny
 
 from convs2s.config import DataConfig, SearchConfig, SourcePadding, Stop
 from convs2s.errors import UserError
-from convs2s.search.beam import check_search
+from convs2s.search.batches import length_batches
 from convs2s.search.output import HEADER, output_lines
 from convs2s.search.streams import open_output, read_input
-from convs2s.search.translate import Translation, length_batches, translate_lines
+from convs2s.search.translate import Translation, translate_lines
 from convs2s.text.tokenizer import Tokenizers
 from convs2s.text.vocabulary import EOS
 from convs2s.text.whitespace_tokenizer import WhitespaceTokenizer
@@ -87,7 +87,7 @@ def test_input_is_streamed() -> None:
 
 def test_long_line_is_refused_by_number() -> None:
     """Fault: an index error in the position table; an off-by-one in its limit; the number counted within the chunk."""
-    limit = tiny.model().max_length
+    limit = tiny.model().max_source_length
     fits = " ".join(["hund"] * (limit - 1))  # and </s>
     assert len(translate([fits])) == 1
     with pytest.raises(UserError, match=rf"news\.de, line 4: {limit + 1} pieces.*at most {limit}"):
@@ -187,7 +187,7 @@ def test_impossible_options_are_refused(options: dict[str, Any]) -> None:
     """Fault: an n-best list beyond the beam or contradictory lengths end in an index error, or in silence."""
     config = SearchConfig(**options)
     with pytest.raises(UserError, match=r"search\."):
-        check_search(config)
+        config.check()
     with pytest.raises(UserError, match=r"search\."):
         translate(["ein hund"], config)
 
