@@ -155,7 +155,7 @@ def test_second_process_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_speed_is_that_of_what_was_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault: an epoch is there twice or not at all after a stop, or the tokens before it are counted without their time.
+    """Fault: an epoch is there twice or not at all after a stop, or the tokens before it count without their time.
 
     And metrics.jsonl gets a time, so that equal runs differ.
     """
