@@ -345,7 +345,7 @@ def test_a_document_gets_the_sections_that_it_asks_for(tmp_path: Path) -> None:
     for old, new, message in (
         ("compare.py: Runs", "compare.py: Run", "line 3: there is no section 'Run'; the nearest is 'Runs'"),
         ("old\n<!-- compare.py: end -->", "", "line 3: no <!-- compare.py: end --> follows before the next mark"),
-        ("<!-- compare.py: end -->\nThe", "The", "line 8: no <!-- compare.py: end --> follows"),
+        ("<!-- compare.py: end -->\nThe", "The", "line 9: no <!-- compare.py: end --> follows"),
     ):
         damaged = MARKED.replace(old, new)
         document.write_text(damaged, "utf-8")
