@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from convs2s.evaluation.facts import training_facts, what_counts
+from convs2s.evaluation.facts import training_facts
 from convs2s.evaluation.matching import PERPLEXITIES, fittest, is_of
 from convs2s.evaluation.measures import VALIDATION, Group, Measured, grouped
 from convs2s.evaluation.paper import OTHERS, Claim, Table
@@ -109,9 +109,8 @@ def ablations(table: Table, measured: Sequence[Measured]) -> list[Ablation]:
 
 def setting(table: Table, group: Group) -> str:
     """The training of a figure's run, but for what its table varies and what follows from that."""
-    config = group.first.run.config
-    facts = training_facts(config, 0)
-    counts = what_counts(config)
+    facts = training_facts(group.first.run.config, 0)
+    counts = json.loads(group.first.training)
     for side, options in VARIED.items():
         for option in options:
             del counts["model"][side][option]

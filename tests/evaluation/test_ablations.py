@@ -55,8 +55,10 @@ def of(comparison: Comparison, name: str) -> list[Ablation]:
     return [one for one in comparison.ablations if one.table.name == name]
 
 
-def section(comparison: Comparison, start: str) -> Section:
-    return next(one for one in sections(comparison, plots(comparison)) if one.title.startswith(start))
+def document(comparison: Comparison) -> dict[str, Section]:
+    """The ablations' sections by what they are of."""
+    titles = {one.title.partition(":")[0]: one for one in sections(comparison, plots(comparison))}
+    return {title.removeprefix("Ablation, "): one for title, one in titles.items() if title.startswith("Ablation, ")}
 
 
 def test_every_claim_is_the_papers() -> None:
@@ -154,7 +156,8 @@ def test_the_sentence_of_a_table(tmp_path: Path) -> None:
         "Attention in the last layer alone is worst: by perplexity it holds, by BLEU it holds; "
         "The first three layers do better than the first alone: by perplexity it holds, by BLEU it holds."
     )
-    shown = section(comparison, "Ablation, table 5")
+    found = document(comparison)
+    shown = found["table 5"]
     assert shown.headings[1:] == ["perplexity, paper", "perplexity, ours", "BLEU, paper", "BLEU, ours"]
     assert shown.rows == [
         ["1, 2, 3, 4, 5", "6.65", "7.00", "21.63", "38.00"],
@@ -165,16 +168,16 @@ def test_the_sentence_of_a_table(tmp_path: Path) -> None:
     assert "Not run: 1, 2, 3, 4; 1, 2; 1, 3, 5; 2; 3; 4." in shown.words[0]
     assert "BLEU, tokenised, case-sensitive on multi30k_bpe test de-en; one seed." in shown.words[0]
     assert shown.words[-1] == "python scripts/train.py experiment=multi30k_ablation data.root=DIR seed=1"
-    depth = section(comparison, "Ablation, figure 2, encoder")
+    depth = found["figure 2, encoder"]
     assert depth.headings[1:] == ["perplexity, ours", "BLEU, paper", "BLEU, ours"]  # none was published
     assert "Up to nine layers, depth helps: by perplexity it does not hold" in depth.words[1]
     assert "by BLEU it holds." in depth.words[1]
-    kernels = section(comparison, "Ablation, table 7")
+    kernels = found["table 7"]
     assert kernels.rows[0][0] == "kernel 3"
     assert kernels.rows[0][kernels.headings.index("9 layers, BLEU, ours")] == "39.00"
     assert kernels.rows[0][kernels.headings.index("9 layers, BLEU, paper")] == "21.17"
     assert kernels.rows[1][kernels.headings.index("9 layers, BLEU, ours")] == "not run"
-    nothing = section(comparison, "Ablation, table 4")
+    nothing = found["table 4"]
     assert [row[0] for row in nothing.rows] == ["source and target"]
     assert nothing.words[1] == (
         "The paper's directions in our runs (one seed; 0 of 0 hold). Position embeddings on both sides are best: not "
@@ -187,7 +190,7 @@ def test_several_seeds_are_averaged(tmp_path: Path) -> None:
     runs = [run(tmp_path / f"base{seed}", 37.0 + seed, 7.0, seed) for seed in (1, 2)]
     last = [run(tmp_path / f"last{s}", 30.0, 9.0, s, **{"model.decoder.attention": [5]}) for s in (1, 2)]
     comparison = compared(*runs, *last)
-    assert section(comparison, "Ablation, table 5").rows[0] == [
+    assert document(comparison)["table 5"].rows[0] == [
         "1, 2, 3, 4, 5",
         "6.65",
         "7.00 ± 0.00",
