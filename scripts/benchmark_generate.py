@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import platform
+import sys
 from itertools import islice
 from pathlib import Path
 
@@ -50,7 +51,15 @@ def main(config: BenchmarkGenerateConfig) -> None:
                 print(speed.line(), flush=True)
     if config.output is not None:
         with atomic(Path(config.output)) as file:
-            json.dump({"threads": torch.get_num_threads(), "generate": [as_json(row) for row in rows]}, file, indent=1)
+            found = {
+                "options": sys.argv[1:],
+                "device": str(resolve_device(config.device)),
+                "threads": torch.get_num_threads(),
+                "checkpoint": config.checkpoint,
+                "input": config.input,
+                "generate": [as_json(row) for row in rows],
+            }
+            json.dump(found, file, indent=1)
             file.write("\n")
 
 

@@ -9,6 +9,7 @@ en-de model: models=[en_de_paper] sentences=160
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import asdict
 from pathlib import Path
 
@@ -57,7 +58,14 @@ def main(config: BenchmarkTrainConfig) -> None:
             )
     if config.output is not None:
         with atomic(Path(config.output)) as file_object:
-            json.dump({"threads": torch.get_num_threads(), "train": rows}, file_object, indent=1)
+            found = {
+                "options": sys.argv[1:],
+                "device": str(device),
+                "threads": torch.get_num_threads(),
+                "sentences": config.sentences,
+                "train": rows,
+            }
+            json.dump(found, file_object, indent=1)
             file_object.write("\n")
 
 

@@ -48,8 +48,13 @@ def write_run(
     options: dict[str, Any] | None = None,
     perplexities: Sequence[float] = (),
     reports: dict[str, dict[str, Any]] | None = None,
+    speed: float | None = None,
+    parameters: int | None = None,
 ) -> Path:
-    """A run of that experiment: the schema's defaults but for ``options``, a validation perplexity an epoch."""
+    """A run of that experiment: the schema's defaults but for ``options``, a validation perplexity an epoch.
+
+    speed: target tokens a second in training.
+    """
     plain = to_plain(TrainConfig(experiment=experiment, seed=seed, run_dir=str(folder)))
     given = {"data.root": str(folder.parent / "raw"), **(options or {})}
     for name, value in given.items():
@@ -66,7 +71,12 @@ def write_run(
         lines.append({"kind": "epoch", "epoch": epoch, "update": epoch, "lr": 0.25, "valid_perplexity": value})
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
     command = f"/opt/program/scripts/train.py experiment={experiment} run_dir={folder} data.root={given['data.root']}"
-    environment = {"command": f"{command} seed={seed}", "data": {"inputs": {}, "files": {}}}
+    environment = {"command": f"{command} seed={seed}", "threads": 2, "data": {"inputs": {}, "files": {}}}
+    if parameters is not None:
+        environment["parameters"] = parameters
+    if speed is not None:
+        epochs = [{"epoch": epoch + 1, "tokens": 1000, "seconds": 1000 / speed} for epoch in range(len(perplexities))]
+        (folder / "speed.json").write_text(json.dumps(epochs), "utf-8")
     (folder / "environment.json").write_text(json.dumps(environment), "utf-8")
     for name, content in (reports or {}).items():
         content = {

@@ -259,8 +259,17 @@ class CompareConfig:
         "run directories, folders of them, or patterns ('results/*'), e.g. '[runs/a,runs/b]'; empty: the published "
         "figures alone",
     )
+    benchmarks: list[str] = option(
+        ["results/benchmarks/*.json"],
+        "what scripts/benchmark.py generate and train wrote with output=FILE, files or patterns: our speeds",
+    )
     output: str | None = option(None, "folder for results.md, results.csv and results.html; null: none")
-    document: str | None = option(None, "write the Markdown to this file, its charts to docs/figures beside it")
+    document: str | None = option(
+        None,
+        "write the Markdown to this file, its charts to docs/figures beside it; a file that asks for some sections by "
+        "<!-- compare.py: TITLE --> ... <!-- compare.py: end --> gets those, between its marks",
+    )
     keep: str | None = option(
-        None, "copy the runs into this folder as results to commit: no checkpoints, no paths of this machine"
+        None,
+        "copy runs and benchmarks into this folder as results to commit: no checkpoints, no paths of this machine",
     )

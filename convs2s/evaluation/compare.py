@@ -8,15 +8,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from convs2s.evaluation.contrasts import CurveResult, Direction, compare_curves, directions
+from convs2s.evaluation.ablations import Ablation, ablations
+from convs2s.evaluation.contrast import Contrast, contrast
+from convs2s.evaluation.curves import CurveResult, compare_curves
+from convs2s.evaluation.matching import PERPLEXITIES, fittest, is_of
 from convs2s.evaluation.measures import VALIDATION, Group, Measured, grouped, measurements
 from convs2s.evaluation.paper import METRICS, PAPER, PEERS, Row, Table, read
 from convs2s.evaluation.run_record import RunRecord
 from convs2s.evaluation.significance import Interval
+from convs2s.evaluation.speed import Benchmark, SpeedResult, compare_speeds
 
 NOT_RUN, NOT_SCORED, ELSEWHERE = "not run", "run, not scored", "–"
-BLEU = ("bleu_paper", "bleu_tokenized", "bleu")  # what stands in for another BLEU, the nearest first
-PERPLEXITIES = (VALIDATION, "perplexity")
 
 
 @dataclass(frozen=True)
@@ -55,12 +57,14 @@ class Line:
 class Comparison:
     lines: list[Line]  # peers first, then the paper, in the order of the files
     curves: list[CurveResult]
-    directions: list[Direction]  # of the ablations
+    ablations: list[Ablation]
+    contrast: list[Contrast]
+    speeds: list[SpeedResult]
     others: list[Group]  # figures of runs that no published figure is about
     runs: list[RunRecord]
 
 
-def compare(runs: Sequence[RunRecord]) -> Comparison:
+def compare(runs: Sequence[RunRecord], benchmarks: Sequence[Benchmark] = ()) -> Comparison:
     """Lay runs, or none, beside every published figure.  Raises UserError for two runs of the same seed."""
     peers, paper = read(PEERS), read(PAPER)
     measured = [one for run in runs for one in measurements(run)]
@@ -68,31 +72,29 @@ def compare(runs: Sequence[RunRecord]) -> Comparison:
     for table in [*peers.tables, *paper.tables]:
         for row in table.rows:
             for metric in row.values:
-                lines += compare_figure(table, row, metric, runs, measured)
-    used = {id(member.run) for line in lines if line.group is not None for member in line.group.members}
-    rest = [one for one in measured if id(one.run) not in used]
-    groups = {id(line): line.group for line in lines}
+                lines += compare_figure(table, row, metric, measured)
+    contrasted = contrast(measured)
+    groups = [line.group for line in lines if line.group is not None]
+    groups += [group for system in contrasted for group in system.figures.values()]
+    used = {id(member.run) for group in groups for member in group.members}
+    rest = [one for one in measured if id(one.run) not in used and not METRICS[one.metric].is_speed]
     return Comparison(
         lines,
         [result for curve in [*peers.curves, *paper.curves] for result in compare_curves(curve, measured)],
-        directions([(line.table, line.row, line.metric, groups[id(line)]) for line in lines]),
+        [result for table in paper.tables if table.claims for result in ablations(table, measured)],
+        contrasted,
+        [compare_speeds(speed, benchmarks) for speed in peers.speeds],
         grouped(rest),
         list(runs),
     )
 
 
-def compare_figure(
-    table: Table, row: Row, metric: str, runs: Sequence[RunRecord], measured: Sequence[Measured]
-) -> list[Line]:
+def compare_figure(table: Table, row: Row, metric: str, measured: Sequence[Measured]) -> list[Line]:
     """The line of a published figure; several where runs of several conditions stand beside it."""
     if row.experiment is None:
         return [Line(table, row, metric, ELSEWHERE)]
     mine = [one for one in measured if is_of(one, table, row)]
-    chosen = []
-    for run in dict.fromkeys(one.run.directory for one in mine):
-        fit = [one for one in mine if one.run.directory == run and usable(one, metric, row)]
-        if fit:
-            chosen.append(min(fit, key=lambda one: preference(one, metric, row)))
+    chosen = fittest(mine, metric, row)
     if not chosen:
         trained = any(one.metric == VALIDATION for one in mine)
         return [Line(table, row, metric, NOT_SCORED if trained else NOT_RUN, command=command(row))]
@@ -111,37 +113,6 @@ def compare_figure(
             )
         )
     return lines
-
-
-def is_of(one: Measured, table: Table, row: Row) -> bool:
-    """Is the figure's run one of the row, at the paper's scale or at that of the table's smaller experiment?"""
-    experiment = one.run.config.experiment
-    if experiment == row.experiment:
-        return has(one.facts, row.select)
-    scaled = table.scaled
-    return scaled is not None and experiment == scaled.experiment and has(one.facts, {**scaled.select, **row.select})
-
-
-def has(facts: dict[str, str], select: dict[str, str]) -> bool:
-    """Whether the conditions are those selected; what the figure does not depend on (beam, for a loss) is left out."""
-    return all(facts.get(name, text) == text for name, text in select.items())
-
-
-def usable(one: Measured, metric: str, row: Row) -> bool:
-    """May the figure stand beside the published one, if need be with a word on metric or test set?"""
-    if one.metric == metric:
-        return one.test == row.test or METRICS[metric].digits > 0
-    return metric.startswith("bleu") and one.metric in BLEU
-
-
-def preference(one: Measured, metric: str, row: Row) -> tuple[int, bool, int, int, str]:
-    """Orders the figures of a run, the fittest first: metric, test set, conditions, the first of its test splits."""
-    splits = list(one.run.config.data.test)
-    split = one.run.reports.get(one.report, {}).get("split")
-    kin = [metric, *(name for name in BLEU if name != metric)]
-    unlike = sum(one.facts.get(name, text) != text for name, text in row.conditions.items())
-    place = splits.index(split) if split in splits else len(splits)
-    return kin.index(one.metric), one.test != row.test, unlike, place, one.report
 
 
 # What a figure's difference must not begin with for it to be a difference of like and like.

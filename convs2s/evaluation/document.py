@@ -3,43 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from unicodedata import east_asian_width
 
+from convs2s.evaluation import chapters
+from convs2s.evaluation.chapters import ablation_sections, contrast_section, speed_sections
 from convs2s.evaluation.compare import ELSEWHERE, NOT_RUN, Comparison, Line
-from convs2s.evaluation.contrasts import CurveResult, Direction
+from convs2s.evaluation.curves import CurveResult
 from convs2s.evaluation.measures import Group
 from convs2s.evaluation.paper import METRICS
 from convs2s.evaluation.plots import Plot, capital
 from convs2s.evaluation.run_record import RunRecord
-from convs2s.evaluation.significance import Interval
+from convs2s.evaluation.section import Code, Section, interval, number, spread, trimmed
 
 HEADINGS = ["system", "metric", "published", "ours", "seeds", "difference", "95 % interval", "what differs", "command"]
-
-
-class Code(str):
-    """A cell that is written as code."""
-
-
-@dataclass(frozen=True)
-class Section:
-    title: str
-    level: int  # 2: a chapter, 3: one table of it
-    words: list[str] = field(default_factory=list)  # paragraphs; Code: written as code
-    headings: list[str] = field(default_factory=list)
-    rows: list[list[str]] = field(default_factory=list)
-    plots: list[Plot] = field(default_factory=list)
-    runs: list[RunRecord] = field(default_factory=list)  # whose pictures of attention belong here
 
 
 def sections(comparison: Comparison, plots: Sequence[Plot]) -> list[Section]:
     """The whole document, what was run first."""
     peers = [line for line in comparison.lines if not line.row.version]
     paper = [line for line in comparison.lines if line.row.version]
-    found = [Section("Beside other programs and trainings", 2), *tables(peers, plots)]
+    found = [Section("Beside other programs and trainings", 2), *tables(peers)]
     found += [Section("Learning curves", 2), *(curve_section(result, plots) for result in comparison.curves)]
-    found.append(direction_section(comparison.directions))
-    found += [Section("Beside the paper", 2, ["Gehring et al. (2017), arXiv 1705.03122v3."]), *tables(paper, plots)]
+    found += ablation_sections(comparison.ablations, plots)
+    found += [contrast_section(comparison.contrast), *speed_sections(comparison.speeds)]
+    found += [Section("Beside the paper", 2, ["Gehring et al. (2017), arXiv 1705.03122v3."]), *tables(paper)]
     if comparison.others:
         found.append(others_section(comparison.others))
     if any(run.pictures for run in comparison.runs):
@@ -49,7 +36,7 @@ def sections(comparison: Comparison, plots: Sequence[Plot]) -> list[Section]:
     return found
 
 
-def tables(lines: Iterable[Line], plots: Sequence[Plot]) -> list[Section]:
+def tables(lines: Iterable[Line]) -> list[Section]:
     """One section for each published table."""
     by_table: dict[str, list[Line]] = {}
     for line in lines:
@@ -57,7 +44,6 @@ def tables(lines: Iterable[Line], plots: Sequence[Plot]) -> list[Section]:
     found = []
     for name, own in by_table.items():
         notes = [f"Test set: {own[0].row.test}."] + [f"{capital(own[0].row.note)}."] * bool(own[0].row.note)
-        pictures = [plot for plot in plots if plot.of is own[0].table]
         table = [cells(line) for line in own]
         words = [" ".join(notes), *conditions(own)]
         commands = {row[-1] for row in table if row[-1]}
@@ -65,7 +51,7 @@ def tables(lines: Iterable[Line], plots: Sequence[Plot]) -> list[Section]:
             words.append(Code(commands.pop()))
             table = [[*row[:-1], ""] for row in table]
         headings, rows = trimmed(HEADINGS, table)
-        found.append(Section(f"{capital(name)}: {own[0].table.title}", 3, words, headings, rows, pictures))
+        found.append(Section(f"{capital(name)}: {own[0].table.title}", 3, words, headings, rows))
     return found
 
 
@@ -78,12 +64,6 @@ def conditions(lines: Sequence[Line]) -> list[str]:
     return [f"Published conditions: {'; '.join(shared)}."] if shared else []
 
 
-def trimmed(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:
-    """A table without the columns in which nothing stands."""
-    kept = [i for i in range(len(headings)) if any(row[i] for row in rows)]
-    return [headings[i] for i in kept], [[row[i] for i in kept] for row in rows]
-
-
 def cells(line: Line) -> list[str]:
     """A line of HEADINGS."""
     metric, ours = METRICS[line.metric], line.ours
@@ -92,7 +72,7 @@ def cells(line: Line) -> list[str]:
     if line.group is None or ours is None:
         return [*start, line.state, "", "", "", "", Code(line.command)]
     seeds = ", ".join(str(member.run.config.seed) for member in line.group.members)
-    shown = number(ours.mean, metric.digits) + (f" ± {number(ours.std, metric.digits)}" if ours.std is not None else "")
+    shown = spread(ours, metric.digits)
     return [
         *start,
         shown if line.comparable else f"{shown} (not comparable)",
@@ -102,17 +82,6 @@ def cells(line: Line) -> list[str]:
         "; ".join(line.differs),
         Code(line.command),
     ]
-
-
-def number(value: float, digits: int = 2, sign: str = "") -> str:
-    return f"{value:{sign},.{digits}f}".replace("-", "−")
-
-
-def interval(ours: Interval, digits: int = 2) -> str:
-    """The confidence interval of the mean; a single seed has none."""
-    if ours.low is None or ours.high is None:
-        return ""
-    return f"{number(ours.low, digits)} to {number(ours.high, digits)}"
 
 
 def curve_section(result: CurveResult, plots: Sequence[Plot]) -> Section:
@@ -138,34 +107,6 @@ def curve_section(result: CurveResult, plots: Sequence[Plot]) -> Section:
     headings = ["epoch", curve.system, "ours", "95 % interval", "relative difference"]
     pictures = [plot for plot in plots if plot.of is result]
     return Section(f"{capital(curve.name)}: {curve.system}", 3, [" ".join(words)], headings, rows, pictures)
-
-
-def direction_section(found: Sequence[Direction]) -> Section:
-    """Whether the ablations of ours go where the paper's go."""
-    words = [
-        "What each change to the model does to a figure, against the first row or the paper's own choice of its table, "
-        "in the paper and in our runs (which may be of another size and test set, so that only the direction of a "
-        "change is compared). A change smaller than what seeds differ by has no direction."
-    ]
-    if not found:
-        return Section("Ablations: do the paper's directions hold?", 2, [*words, "Not run."])
-    agreeing = sum(one.agrees is True for one in found)
-    words.append(f"Of {len(found)} changes, {agreeing} go the paper's way.")
-    rows = [
-        [
-            capital(one.table.name),
-            one.row.system,
-            str(one.table.baseline),
-            METRICS[one.metric].label,
-            number(one.published, 2, "+"),
-            number(one.ours, 2, "+"),
-            str(one.seeds),
-            {True: "yes", False: "no", None: "no change"}[one.agrees],
-        ]
-        for one in found
-    ]
-    headings = ["table", "row", "against", "metric", "paper's change", "our change", "our seeds", "same direction"]
-    return Section("Ablations: do the paper's directions hold?", 2, words, headings, rows)
 
 
 def others_section(groups: Sequence[Group]) -> Section:
@@ -212,7 +153,8 @@ def in_short(comparison: Comparison) -> str:
     run = [line for line in ours if line.state != NOT_RUN]
     rows = [[capital(line.table.name), *cells(line)[:7]] for line in run or ours]
     rest = [f"{len(ours) - len(run)} further figures: not run"] if run and len(run) < len(ours) else []
-    return "\n".join([aligned([["table", *HEADINGS[:7]], *rows]), *rest])
+    more = chapters.in_short(comparison.ablations, comparison.contrast)
+    return "\n".join([aligned([["table", *HEADINGS[:7]], *rows]), *rest, *more])
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:

@@ -54,12 +54,15 @@ class Group:
 
 
 def measurements(run: RunRecord) -> list[Measured]:
-    """Every figure of a run: its best validation perplexity, and the scores of its reports that METRICS knows."""
+    """Every figure of a run: best validation perplexity, speed, and the scores of its reports that METRICS knows."""
     facts = training_facts(run.config, len(run.epochs))
     training = json.dumps(what_counts(run.config), sort_keys=True)
     found = []
     if run.epochs:
         found.append(Measured(run, VALIDATION, min(run.perplexities().values()), "", "", facts, training))
+    if run.tokens_per_second is not None:
+        text = f"training text {run.config.data.source}-{run.config.data.target}"
+        found.append(Measured(run, "target_words_per_second", run.tokens_per_second, text, "", facts, training))
     for name, report in run.reports.items():
         conditions = facts | report_facts(report)
         for metric in METRICS:

@@ -11,11 +11,11 @@ from html import escape
 from pathlib import Path
 
 from convs2s.errors import UserError
-from convs2s.evaluation.document import Code, Section
 from convs2s.evaluation.heat_map import heat_map
 from convs2s.evaluation.markdown import READING
 from convs2s.evaluation.plots import slug
 from convs2s.evaluation.run_record import read_json
+from convs2s.evaluation.section import Code, Section
 
 NUMBER = ' class="number"'
 HERE = Path(__file__).parent

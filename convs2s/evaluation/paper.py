@@ -27,6 +27,7 @@ class Metric(NamedTuple):
     least: float
     most: float
     digits: int = 2  # behind the point, as published
+    is_speed: bool = False  # a figure of the machine, too
 
 
 METRICS = {
@@ -43,9 +44,10 @@ METRICS = {
     "rouge1_f1": Metric("ROUGE-1 F1", 0, 100),
     "rouge2_f1": Metric("ROUGE-2 F1", 0, 100),
     "rougeL_f1": Metric("ROUGE-L F1", 0, 100),
-    "seconds": Metric("seconds, test set", 0, 1e6, 0),
-    "tokens_per_second": Metric("tokens per second, translation", 0, 1e6, 0),
-    "target_words_per_second": Metric("target words per second, training", 0, 1e6, 0),
+    "seconds": Metric("seconds, test set", 0, 1e6, 0, True),
+    "sentences_per_second": Metric("sentences per second, translation", 0, 1e6, 0, True),
+    "tokens_per_second": Metric("tokens per second, translation", 0, 1e6, 0, True),
+    "target_words_per_second": Metric("target words per second, training", 0, 1e6, 0, True),
 }
 
 
@@ -71,7 +73,19 @@ class Scaled:
     """An experiment at another scale whose runs serve several ablations."""
 
     experiment: str
+    sweep: str  # experiment that runs the table's rows of it
     select: dict[str, str]  # what a run has of it that a row does not vary
+
+
+OTHERS = "others"  # of a claim's order: every other row of the table
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What an ablation says in the paper, so that it can be seen whether our runs say the same."""
+
+    says: str
+    order: list[str]  # systems, each better than the next, OTHERS among them
 
 
 @dataclass(frozen=True)
@@ -79,8 +93,8 @@ class Table:
     name: str
     title: str
     rows: list[Row]
-    baseline: str | None = None  # system that the others of an ablation are compared with
     scaled: Scaled | None = None  # also laid beside it
+    claims: list[Claim] = field(default_factory=list)  # of an ablation; a table without is none
 
 
 @dataclass(frozen=True)
@@ -96,9 +110,30 @@ class Curve:
     bound: float | None = None  # largest relative difference of the means that counts as the same curve
 
 
+@dataclass(frozen=True)
+class Case:
+    """A measurement that scripts/benchmark.py makes, and what others reach in it."""
+
+    select: dict[str, Any]  # what an entry of its JSON has
+    peers: dict[str, float] = field(default_factory=dict)  # system -> sentences or tokens a second
+    target: float | None = None  # of this project, per unit of yardstick
+
+
+@dataclass(frozen=True)
+class SpeedTable:
+    name: str
+    title: str
+    benchmark: str  # generate or train: of scripts/benchmark.py, and the key of its JSON
+    figure: str  # sentences_per_second or tokens_per_second
+    yardstick: float  # GFLOP/s where the peers were measured, float32
+    command: str  # that measures ours
+    cases: list[Case]
+
+
 class Published(NamedTuple):
     tables: list[Table]
     curves: list[Curve]
+    speeds: list[SpeedTable]
 
 
 @cache
@@ -108,11 +143,12 @@ def read(path: Path) -> Published:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
         tables = [read_table(table, "v3" if path == PAPER else "") for table in content["tables"]]
         curves = [build(Curve, curve, curve.get("name", "a curve")) for curve in content.get("curves", [])]
+        speeds = [read_speed(speed) for speed in content.get("speeds", [])]
     except (OSError, yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{path}: not a file of published figures ({str(error).splitlines()[0]})") from error
     except ValueError as error:
         raise UserError(f"{path}: {error}") from error
-    return Published(tables, curves)
+    return Published(tables, curves, speeds)
 
 
 def read_table(table: Mapping[str, Any], version: str) -> Table:
@@ -126,10 +162,17 @@ def read_table(table: Mapping[str, Any], version: str) -> Table:
         check(rows[-1], place)
     if "scaled" in own:
         own["scaled"] = build(Scaled, own["scaled"], f"{table['name']}, scaled")
+    own["claims"] = [build(Claim, claim, f"{table['name']}, claims") for claim in own.get("claims", [])]
     result = build(Table, {**own, "rows": rows}, table["name"])
-    if result.baseline is not None and result.baseline not in {row.system for row in rows}:
-        raise ValueError(f"{result.name}: its baseline {result.baseline!r} is none of its rows")
+    for name in (name for claim in result.claims for name in claim.order):
+        if name != OTHERS and name not in {row.system for row in rows}:
+            raise ValueError(f"{result.name}: {name!r} of a claim is none of its rows")
     return result
+
+
+def read_speed(table: Mapping[str, Any]) -> SpeedTable:
+    cases = [build(Case, case, f"{table['name']}, cases") for case in table["cases"]]
+    return build(SpeedTable, {**table, "cases": cases}, table["name"])
 
 
 K = TypeVar("K")

@@ -36,9 +36,7 @@ class Places:
     def text(self, text: str) -> str:
         for path, name in self.rules:
             text = path.sub(name, text)
-        option = match[0] if (match := re.match(r"[\w.+]+=", text)) else ""
-        value = text.removeprefix(option)
-        return option + (elsewhere(value) if outside(value) else OUTSIDE.sub(lambda match: elsewhere(match[0]), value))
+        return cleaned(text)
 
     def tree(self, value: Any) -> Any:
         """The same for every text in nested dicts and lists."""
@@ -61,6 +59,20 @@ class Places:
         """A command that can be copied into a shell; "" where there is none."""
         words = split(command) if isinstance(command, str) else command
         return " ".join(["python", *map(shlex.quote, self.words(words))]) if words else ""
+
+
+def cleaned(text: str) -> str:
+    """A text, or option=text, with DIR/NAME for paths that lead out of the folder that commands start in."""
+    option = match[0] if (match := re.match(r"[\w.+]+=", text)) else ""
+    value = text.removeprefix(option)
+    return option + (elsewhere(value) if outside(value) else OUTSIDE.sub(lambda match: elsewhere(match[0]), value))
+
+
+def command_of(script: str, options: object) -> str:
+    """A command that can be copied into a shell, from its options as written down; "" where they were not."""
+    if not isinstance(options, list):
+        return ""
+    return " ".join(["python", script, *(shlex.quote(cleaned(str(option))) for option in options)])
 
 
 def outside(path: str) -> bool:

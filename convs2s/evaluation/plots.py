@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Sequence
 from typing import NamedTuple
 
-from convs2s.evaluation.compare import Comparison, Line
-from convs2s.evaluation.contrasts import CurveResult, setting
-from convs2s.evaluation.measures import Group
+from convs2s.evaluation.ablations import Ablation
+from convs2s.evaluation.compare import Comparison
+from convs2s.evaluation.curves import CurveResult
 from convs2s.evaluation.paper import METRICS, Table
 from convs2s.evaluation.svg import Series, chart
+
+GRID = re.compile(r"(kernel \d+), (\d+) layers?")  # rows of tables 7 and 8
+LAYERS = re.compile(r"(?:(kernel \d+), )?(\d+) layers?")  # and of figure 2
 
 
 class Plot(NamedTuple):
     """A chart; ``name``: of its file, without suffix."""
 
     name: str
-    of: Table | CurveResult  # what it shows
+    of: Table | CurveResult | Ablation  # what it shows
     title: str
     svg: str
     ours: bool  # are figures of ours in it?
@@ -27,11 +28,11 @@ class Plot(NamedTuple):
 def plots(comparison: Comparison) -> list[Plot]:
     """Every chart there is something to draw for."""
     found = [curve_plot(result, i) for i, result in enumerate(comparison.curves)]
-    tables = {line.table.name: line.table for line in comparison.lines if line.table.baseline is not None}
-    for table in tables.values():
-        lines = [line for line in comparison.lines if line.table is table]
-        for metric in dict.fromkeys(line.metric for line in lines):
-            found += ablation_plots(table, metric, [line for line in lines if line.metric == metric])
+    for table in dict.fromkeys(one.table.name for one in comparison.ablations):
+        own = [one for one in comparison.ablations if one.table.name == table]
+        found += published_plots(own[0])
+        for number, one in enumerate(own, start=1):
+            found += ablation_plots(one, number)
     return found
 
 
@@ -52,31 +53,33 @@ def curve_plot(result: CurveResult, number: int) -> Plot:
     return Plot(name, result, title, chart(title, "epoch", "perplexity", series, log=True), result.group is not None)
 
 
-def ablation_plots(table: Table, metric: str, lines: Sequence[Line]) -> list[Plot]:
-    """The published figures of an ablation, and beside them, in a chart and on an axis of their own, ours."""
-    label = METRICS[metric].label
-    place = f"{slug(table.name)}_{metric}"
-    published = {line.row.system: line.published for line in lines}
-    title = f"{capital(table.name)}: {label}, {lines[0].row.test}, published"
-    found = [Plot(f"{place}_published", table, title, drawn(table, title, label, published), False)]
-    settings: dict[str, list[tuple[str, Group]]] = {}
-    for line in lines:
-        if line.group is not None:
-            key = json.dumps(setting(table, line.group), sort_keys=True)
-            settings.setdefault(key, []).append((line.row.system, line.group))
-    for number, groups in enumerate(settings.values(), start=1):
-        first = groups[0][1].first
-        own, test = METRICS[first.metric].label, first.test or first.facts["data"]
-        title = f"{capital(table.name)}: {own}, {test}, ours"
-        values = {system: group.interval.mean for system, group in groups}
-        name = f"{place}_ours" + (f"_{number}" if number > 1 else "")
-        found.append(Plot(name, table, title, drawn(table, title, own, values), True))
+def published_plots(one: Ablation) -> list[Plot]:
+    """The published figures of an ablation, a chart for each metric."""
+    found, table = [], one.table
+    for metric in one.metrics:
+        if values := one.published(metric):
+            label = METRICS[metric].label
+            title = f"{capital(table.name)}: {label}, {table.rows[0].test}, published"
+            name = f"{slug(table.name)}_{metric}_published"
+            found.append(Plot(name, table, title, drawn(table, title, label, values), False))
+    return found
+
+
+def ablation_plots(one: Ablation, number: int) -> list[Plot]:
+    """Ours, in charts and on axes of their own; ``number``: of the setting, from 1."""
+    found, table = [], one.table
+    for metric, groups in one.figures.items():
+        first = next(iter(groups.values())).first
+        label, test = METRICS[first.metric].label, first.test or first.facts["data"]
+        title = f"{capital(table.name)}: {label}, {test}, ours"
+        name = f"{slug(table.name)}_{metric}_ours" + (f"_{number}" if number > 1 else "")
+        found.append(Plot(name, one, title, drawn(table, title, label, one.ours(metric)), True))
     return found
 
 
 def drawn(table: Table, title: str, label: str, values: dict[str, float]) -> str:
     """Lines over the number of layers, one for each kernel (figure 2, tables 7 and 8), or a point for each row."""
-    layers = {row.system: re.fullmatch(r"(?:(kernel \d+), )?(\d+) layers?", row.system) for row in table.rows}
+    layers = {row.system: LAYERS.fullmatch(row.system) for row in table.rows}
     if all(layers.values()):
         lines: dict[str, list[tuple[float, float]]] = {}
         for system, value in values.items():

@@ -9,11 +9,12 @@ from convs2s.config import CompareConfig
 from convs2s.errors import UserError
 from convs2s.evaluation.compare import compare
 from convs2s.evaluation.document import in_short, sections
-from convs2s.evaluation.keep import keep
-from convs2s.evaluation.markdown import markdown
+from convs2s.evaluation.keep import keep, keep_benchmark
+from convs2s.evaluation.markdown import MARK, markdown, renewed
 from convs2s.evaluation.page import page
 from convs2s.evaluation.plots import Plot, plots
 from convs2s.evaluation.run_record import find_runs, read_run
+from convs2s.evaluation.speed import find_benchmarks
 from convs2s.evaluation.table import write_csv
 from convs2s.files import atomic
 
@@ -23,7 +24,8 @@ FIGURES = "docs/figures"  # of document=, beside it
 def report(config: CompareConfig) -> None:
     """What scripts/compare.py does.  Nothing is written when a run is damaged or a folder cannot be made."""
     runs = [read_run(directory) for directory in find_runs(config.runs)]
-    comparison = compare(runs)
+    benchmarks = find_benchmarks(config.benchmarks)
+    comparison = compare(runs, benchmarks)
     drawn = plots(comparison)
     document = sections(comparison, drawn)
     command = own_command(config)
@@ -36,21 +38,29 @@ def report(config: CompareConfig) -> None:
         write(folder / "results.html", page(document, command))
     if config.document is not None:
         path = Path(config.document)
-        write_figures(made(path.parent / FIGURES, "document"), drawn)
-        write(path, markdown(document, command, FIGURES))
+        before = path.read_text(encoding="utf-8") if path.exists() else ""
+        if MARK.search(before):
+            write(path, renewed(before, document, command, str(path)))
+        else:
+            write_figures(made(path.parent / FIGURES, "document"), drawn)
+            write(path, markdown(document, command, FIGURES))
     if config.keep is not None:
         folder = made(Path(config.keep), "keep")
         for run in runs:
             keep(run, folder)
+        for benchmark in benchmarks:
+            keep_benchmark(benchmark, folder)
     print(in_short(comparison))  # last: its reader may turn away
 
 
 def own_command(config: CompareConfig) -> str:
     """The command that writes the same again."""
     runs = f"runs='[{','.join(config.runs)}]'"
+    plain = config.benchmarks == CompareConfig().benchmarks
+    benchmarks = "" if plain else f"benchmarks='[{','.join(config.benchmarks)}]'"
     output = f"output={config.output}" if config.output is not None else ""
     document = f"document={config.document}" if config.document is not None else ""
-    return " ".join(filter(None, ["python scripts/compare.py", runs, output, document]))
+    return " ".join(filter(None, ["python scripts/compare.py", runs, benchmarks, output, document]))
 
 
 def write_figures(folder: Path, drawn: Sequence[Plot]) -> None:

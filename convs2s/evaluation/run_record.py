@@ -14,6 +14,7 @@ from convs2s.config import TrainConfig, from_plain
 from convs2s.errors import UserError
 from convs2s.evaluation.places import Places, kept_name
 
+BENCHMARKS = "benchmarks"  # folder beside kept runs that holds none: speeds
 PICTURES = (".svg", ".png", ".json")  # of scripts/plot_attention.py, a line each
 
 
@@ -28,6 +29,9 @@ class RunRecord:
     reports: dict[str, dict[str, Any]]  # the files of evaluation/, by name
     command: str  # that trained it, or "" where that was not written down
     pictures: list[Path]  # under attention/
+    parameters: int | None = None  # of the model, where that was written down
+    threads: int | None = None  # of PyTorch
+    tokens_per_second: float | None = None  # target tokens in training, over all epochs, validation not counted
 
     def perplexities(self) -> dict[int, float]:
         """Validation perplexity by epoch, from 1."""
@@ -38,7 +42,8 @@ def find_runs(patterns: Sequence[str]) -> list[Path]:
     """The run directories that runs= names, sorted.
 
     A folder without config.yaml stands for the runs below it, a pattern (results/*) for the folders it matches, none
-    or more.  Raises UserError for a folder that is not there, and for one that neither is a run nor holds any.
+    or more, but not for that of kept benchmarks.  Raises UserError for a folder that is not there, and for one that
+    neither is a run nor holds any.
     """
     found: set[Path] = set()
     for pattern in patterns:
@@ -46,6 +51,7 @@ def find_runs(patterns: Sequence[str]) -> list[Path]:
             path = Path(pattern)
             start = Path(path.anchor)
             folders = [folder for folder in start.glob(str(path.relative_to(start))) if folder.is_dir()]
+            folders = [folder for folder in folders if folder.name != BENCHMARKS]
         else:
             folders = [Path(pattern)]
         for folder in folders:
@@ -78,6 +84,9 @@ def read_run(directory: Path) -> RunRecord:
         {path.stem: read_json(path) for path in sorted((directory / "evaluation").glob("*.json"))},
         Places(directory, config).command(str(environment.get("command", ""))),
         sorted(path for path in (directory / "attention").glob("line*") if path.suffix in PICTURES),
+        environment.get("parameters"),
+        environment.get("threads"),
+        read_speed(directory / "speed.json"),
     )
 
 
@@ -102,6 +111,18 @@ def read_epochs(path: Path) -> list[dict[str, Any]]:
                 f"{path}, line {number}: damaged ({error!s:.60}); mend the line, or leave this run out"
             ) from error
     return epochs
+
+
+def read_speed(path: Path) -> float | None:
+    """Target tokens a second of a speed.json; None where there is none."""
+    if not path.exists():
+        return None
+    try:
+        epochs = json.loads(path.read_text(encoding="utf-8"))
+        tokens, seconds = (sum(float(epoch[name]) for epoch in epochs) for name in ("tokens", "seconds"))
+        return tokens / seconds
+    except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError) as error:
+        raise UserError(f"{path}: damaged ({error!s:.60}); take it out, or leave this run out") from error
 
 
 def read_json(path: Path) -> dict[str, Any]:

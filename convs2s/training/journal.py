@@ -1,4 +1,4 @@
-"""What a run tells: progress for people, metrics.jsonl for programs, TensorBoard as a view of the latter."""
+"""What a run tells: progress for people, metrics.jsonl and speed.json for programs, TensorBoard as a view of them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 
 from tqdm import tqdm
 
+from convs2s.files import atomic
 from convs2s.messages import say
 from convs2s.training.validation import Sample
 
@@ -30,7 +31,7 @@ def quoted(line: str) -> str:
 class Journal:
     """Writes a run's metrics.jsonl and TensorBoard events, and shows its progress.
 
-    metrics.jsonl holds no times, so that equal runs write equal files; TensorBoard gets the speed.
+    metrics.jsonl holds no times, so that equal runs write equal files; speed.json does, an entry an epoch.
     """
 
     def __init__(self, directory: Path, length: int, update: int, tensorboard: bool) -> None:
@@ -46,10 +47,29 @@ class Journal:
 
             self.writer = SummaryWriter(str(directory / "tensorboard"), purge_step=update + 1)
         self.restart_clock()
+        self.start_epoch()
 
     def restart_clock(self) -> None:
         """Speed is measured from here."""
         self.then, self.tokens = time.perf_counter(), 0
+
+    def start_epoch(self) -> None:
+        """An epoch, or what a stopped run left of it, is timed from here."""
+        self.epoch_start, self.epoch_seconds, self.epoch_tokens = time.perf_counter(), 0.0, 0
+
+    def speed(self, epoch: int) -> None:
+        """Target tokens of the epoch and seconds of its updates, both since the last start, into speed.json.
+
+        Validation does not count. An epoch that is trained anew takes the place of what was written of it.
+        """
+        path = self.path.with_name("speed.json")
+        try:
+            epochs = [one for one in json.loads(path.read_text(encoding="utf-8")) if one["epoch"] < epoch]
+        except (OSError, ValueError, KeyError, TypeError):
+            epochs = []
+        epochs.append({"epoch": epoch, "tokens": self.epoch_tokens, "seconds": round(self.epoch_seconds, 3)})
+        with atomic(path) as file:
+            file.write("[\n" + ",\n".join(json.dumps(one) for one in epochs) + "\n]\n")
 
     def metric(self, values: dict[str, Any]) -> None:
         """One line of metrics.jsonl; its numbers as TensorBoard scalars named kind/name, by update."""
@@ -94,6 +114,8 @@ class Journal:
     def advance(self, epoch: int, done: int, total: int, tokens: int) -> None:
         """An update is done: ``done`` of the epoch's ``total`` updates."""
         self.tokens += tokens
+        self.epoch_tokens += tokens
+        self.epoch_seconds = time.perf_counter() - self.epoch_start
         if sys.stderr.isatty():
             if self.bar is None:
                 self.bar = tqdm(total=total, initial=done - 1, desc=f"epoch {epoch}", leave=False)

@@ -76,10 +76,10 @@ def check_same_run(directory: Path, config: TrainConfig) -> None:
             )
 
 
-def write_record(directory: Path, config: TrainConfig, manifest: dict[str, Any]) -> list[str]:
+def write_record(directory: Path, config: TrainConfig, manifest: dict[str, Any], parameters: int) -> list[str]:
     """Write config.yaml and environment.json; returns what differs from the environment of the run's last start."""
     path = directory / "environment.json"
-    now = {**environment(), "data": manifest}
+    now = {**environment(), "parameters": parameters, "data": manifest}
     changes = []
     if path.exists():
         try:

@@ -126,15 +126,15 @@ class Run:
                 if unused := unused_options(asked, config):
                     run.say(f"warning: text and model are those of training.init_from, so not used: {unused}")
             resumed = run.resume()
+            count = sum(parameter.numel() for parameter in run.model.parameters())
             if world.first:
-                for change in write_record(directory, config, data.manifest):
+                for change in write_record(directory, config, data.manifest, count):
                     run.say(f"warning: since the run's last start, {change}")
                 run.journal = Journal(directory, run.progress.metrics_bytes, run.progress.update, training.tensorboard)
                 stack.callback(run.journal.close)
                 if resumed is not None and resumed.name != "last.pt":
                     run.save("last")  # in the place of the damaged one
             run.catch_signals(stack)
-            count = sum(parameter.numel() for parameter in run.model.parameters())
             processes = f" and {world.size - 1} more" if world.size > 1 else ""
             run.say(
                 f"{count:,} parameters, {len(data.train):,} training pairs in {len(run.batches):,} batches "
@@ -292,6 +292,7 @@ class Run:
                 "train_perplexity": perplexity(train_loss),
                 "valid_perplexity": perplexity(valid.loss),
             }
+            self.journal.speed(epoch)
             self.journal.metric(values if valid.bleu is None else {**values, "valid_bleu": valid.bleu})
             self.journal.samples(valid.samples, progress.update)
         bleu = "" if valid.bleu is None else f" · valid BLEU {valid.bleu:.2f}"
@@ -312,6 +313,7 @@ class Run:
         self.save("last")
         if self.journal is not None:
             self.journal.restart_clock()
+            self.journal.start_epoch()
         if self.world.sum([self.stop_signal])[0] and reason is None:
             raise Stopped(self.stop_signal or int(signal.SIGTERM))
 

@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,13 @@ from convs2s.config import CompareConfig
 from convs2s.errors import UserError
 from convs2s.evaluation.compare import NOT_RUN, NOT_SCORED, Comparison, Line, compare
 from convs2s.evaluation.document import sections
-from convs2s.evaluation.markdown import markdown
+from convs2s.evaluation.markdown import MARK, markdown, renewed
 from convs2s.evaluation.page import page
 from convs2s.evaluation.paper import PAPER, PEERS, read
 from convs2s.evaluation.plots import plots
 from convs2s.evaluation.report import FIGURES, own_command, report
 from convs2s.evaluation.run_record import find_runs, read_run
+from convs2s.evaluation.speed import find_benchmarks
 
 ROOT = Path(__file__).resolve().parents[2]
 # Our seeds of the original's training: their means are 5.8 and 6.0 after the last epoch.
@@ -82,7 +84,10 @@ def test_without_runs_nothing_was_run() -> None:
         assert (line.ours, line.difference, line.differs) == (None, None, ())
         assert (line.command != "") == (line.row.experiment is not None)
     assert [result.group for result in comparison.curves] == [None, None]
-    assert (comparison.directions, comparison.others) == ([], [])
+    assert not any(one.run for one in comparison.ablations)
+    assert not any(one.figures for one in comparison.contrast)
+    assert not any(measured for result in comparison.speeds for measured in result.ours)
+    assert comparison.others == []
 
 
 def test_seeds_become_mean_interval_and_difference(tmp_path: Path) -> None:
@@ -173,54 +178,6 @@ def test_the_originals_curve_is_judged_epoch_by_epoch(tmp_path: Path) -> None:
     assert "![original program: validation perplexity by epoch](figures/curve_original_program.svg)" in shown
 
 
-def ablation(folder: Path, bleu: float, **options: Any) -> Path:
-    """A run of the experiment that serves all ablations at a laptop's scale."""
-    return write_run(
-        folder,
-        "multi30k_ablation",
-        options={**BPE, **SMALL, **options},
-        perplexities=[7.0],
-        reports={"test": scored(bleu_paper=bleu)},
-    )
-
-
-def test_ablations_are_compared_by_their_direction(tmp_path: Path) -> None:
-    """Fault: a run stands in a table whose rows differ in something else, or a change's sign is turned."""
-    deep = [{"channels": 128, "kernel": 3, "repeat": 9}]
-    comparison = compared(
-        ablation(tmp_path / "base", 38.0),
-        ablation(tmp_path / "three", 38.5, **{"model.decoder.attention": [1, 2, 3]}),
-        ablation(tmp_path / "last", 30.0, **{"model.decoder.attention": [5]}),
-        ablation(tmp_path / "nowhere", 37.0, **{"model.encoder.positions": False, "model.decoder.positions": False}),
-        ablation(tmp_path / "deep", 39.0, **{"model.encoder.layers": deep}),
-    )
-    standing = {
-        (line.table.name, line.row.system): [member.run.directory.name for member in line.group.members]
-        for line in comparison.lines
-        if line.group is not None and line.metric == "bleu_paper"
-    }
-    assert standing == {
-        ("table 4", "source and target"): ["base"],
-        ("table 4", "none"): ["nowhere"],
-        ("table 5", "1, 2, 3, 4, 5"): ["base"],
-        ("table 5", "1, 2, 3"): ["three"],
-        ("table 5", "5"): ["last"],
-        ("table 7", "kernel 3, 9 layers"): ["deep"],
-        ("table 8", "kernel 3, 5 layers"): ["base"],
-        ("figure 2, encoder", "3 layers"): ["base"],
-        ("figure 2, encoder", "9 layers"): ["deep"],
-        ("figure 2, decoder", "5 layers"): ["base"],
-    }
-    found = {one.row.system: one for one in comparison.directions if one.metric == "bleu_paper"}
-    assert set(found) == {"none", "1, 2, 3", "5"}
-    assert (found["5"].published, found["5"].ours) == pytest.approx((-1.39, -8.0))
-    assert (found["5"].agrees, found["1, 2, 3"].agrees, found["none"].agrees) == (True, False, True)
-    assert {one.agrees for one in comparison.directions if one.metric == "valid_perplexity"} == {None}
-    drawn = {plot.name: plot for plot in plots(comparison) if plot.ours}
-    assert set(drawn) >= {"table_4_bleu_paper_ours", "table_5_bleu_paper_ours", "figure_2_encoder_bleu_paper_ours"}
-    assert "multi30k_bpe test de-en, ours" in drawn["table_5_bleu_paper_ours"].title
-
-
 def test_the_same_seed_twice_is_refused(tmp_path: Path) -> None:
     """Fault: a run and its copy make an interval."""
     with pytest.raises(UserError) as refused:
@@ -237,6 +194,7 @@ DAMAGE = [
     ("metrics.jsonl", '{"kind": "epoch", "epoch": 1, "valid_perplexity": 0.2}\n', "metrics.jsonl, line 1: damaged"),
     ("metrics.jsonl", None, "metrics.jsonl: unreadable"),
     ("environment.json", "[]", "environment.json: damaged"),
+    ("speed.json", "[1]", "speed.json: damaged"),
     ("evaluation/test.json", "{", "evaluation/test.json: damaged"),
 ]
 
@@ -245,7 +203,7 @@ DAMAGE = [
 def test_a_damaged_run_is_refused_in_one_line(name: str, content: str | None, message: str, tmp_path: Path) -> None:
     """Fault: a damaged file ends in a stack trace, or its run passes for one that says less."""
     run = forced(tmp_path / "run", 1, 39.0)
-    (run / name).unlink()
+    (run / name).unlink(missing_ok=True)
     if content is not None:
         (run / name).write_text(content, "utf-8")
     with pytest.raises(UserError) as refused:
@@ -258,6 +216,7 @@ def test_runs_are_found_by_folder_and_pattern(tmp_path: Path, monkeypatch: pytes
     """Fault: a folder that is no run is passed over in silence; a pattern takes files; a sweep's runs are not found."""
     monkeypatch.chdir(tmp_path)
     names = ["results/a", "results/sweep/b", "results/sweep/c"]
+    Path("results/benchmarks").mkdir(parents=True)  # speeds: no runs, and not foreign
     for seed, name in enumerate(names):
         write_run(tmp_path / name, "quickstart", seed)
     Path("results/README.md").write_text("", "utf-8")
@@ -287,6 +246,7 @@ def test_a_mistake_on_the_command_line_is_one_line(tmp_path: Path) -> None:
 def test_kept_runs_say_the_same_and_nothing_of_the_machine(tmp_path: Path) -> None:
     """Fault: a committed result names a folder of the machine, loses a figure, or is another on the second copy."""
     run = forced(tmp_path / "seed 1", 1, 39.0)
+    (run / "speed.json").write_text('[{"epoch": 1, "tokens": 900, "seconds": 2.0}]', "utf-8")
     (run / "attention").mkdir()
     (run / "attention" / "line1.svg").write_text("<svg/>", "utf-8")
     report(CompareConfig(runs=[str(run)], keep=str(tmp_path / "kept")))
@@ -299,6 +259,7 @@ def test_kept_runs_say_the_same_and_nothing_of_the_machine(tmp_path: Path) -> No
         "evaluation/test.beam10.json",
         "evaluation/test.json",
         "metrics.jsonl",
+        "speed.json",
     }
     for name, content in files.items():
         assert str(tmp_path) not in content, name
@@ -323,7 +284,9 @@ def test_the_files_of_a_comparison(tmp_path: Path) -> None:
     report(CompareConfig(runs=[str(run)], output=str(output), document=str(document)))
     with (output / "results.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
-    assert len(rows) == len(compared(run).lines)
+    beside = [row for row in rows if row["published"] and not row["table"].startswith("speed")]
+    assert len(beside) == len(compared(run).lines)
+    assert [row["state"] for row in rows if row["table"] == "contrast"] == ["not run", "not run"]
     (row,) = [row for row in rows if row["system"] == "fairseq fconv, 17 epochs, beam 5"]
     assert (row["published"], row["ours"], row["seeds"]) == ("39.24", "39.0", "1")
     assert float(row["difference"]) == pytest.approx(-0.24)
@@ -338,12 +301,58 @@ def test_results_md_is_what_the_committed_results_give(monkeypatch: pytest.Monke
     """Fault: RESULTS.md was typed by hand, or is older than the results or the generator."""
     monkeypatch.chdir(ROOT)
     config = CompareConfig(runs=["results/*"], document="RESULTS.md")
-    comparison = compared(*find_runs(config.runs))
+    comparison = compare([read_run(path) for path in find_runs(config.runs)], find_benchmarks(config.benchmarks))
     written = Path("RESULTS.md").read_text("utf-8")
     drawn = plots(comparison)
     assert written == markdown(sections(comparison, drawn), own_command(config), FIGURES)
     for plot in drawn:
         assert not plot.ours or (Path(FIGURES) / f"{plot.name}.svg").read_text("utf-8") == plot.svg
+    # And the sections that stand in a document written by hand.
+    asking = Path("docs/attention.md").read_text("utf-8")
+    assert len(MARK.findall(asking)) == 4
+    command = own_command(replace(config, document="docs/attention.md"))
+    assert asking == renewed(asking, sections(comparison, drawn), command, "docs/attention.md")
+
+
+MARKED = """# By hand
+
+<!-- compare.py: Runs -->
+old
+<!-- compare.py: end -->
+
+Between.
+
+<!-- compare.py: Learning curves -->
+<!-- compare.py: end -->
+The end.
+"""
+
+
+def test_a_document_gets_the_sections_that_it_asks_for(tmp_path: Path) -> None:
+    """Fault: a word by hand is lost, old figures stay, a second writing adds lines, or a lost mark empties the file."""
+    run, document = forced(tmp_path / "run", 1, 39.0), tmp_path / "notes.md"
+    document.write_text(MARKED, "utf-8")
+    for _ in range(2):
+        report(CompareConfig(runs=[str(run)], document=str(document)))
+        written = document.read_text("utf-8")
+        by_hand = re.sub(
+            r"(<!-- compare.py: [^e].*? -->).*?(?=<!-- compare.py: end)", r"\1\n", written, flags=re.DOTALL
+        )
+        assert by_hand == MARKED.replace("old\n", "")
+        assert written.count("| run | seed | epochs |") == 1
+        assert written.count("not by hand") == 2
+    assert not (tmp_path / "docs").exists()  # no charts
+    for old, new, message in (
+        ("compare.py: Runs", "compare.py: Run", "line 3: there is no section 'Run'; the nearest is 'Runs'"),
+        ("old\n<!-- compare.py: end -->", "", "line 3: no <!-- compare.py: end --> follows before the next mark"),
+        ("<!-- compare.py: end -->\nThe", "The", "line 9: no <!-- compare.py: end --> follows"),
+    ):
+        damaged = MARKED.replace(old, new)
+        document.write_text(damaged, "utf-8")
+        with pytest.raises(UserError) as refused:
+            report(CompareConfig(runs=[str(run)], document=str(document)))
+        assert f"document: {document}, {message}" in str(refused.value)
+        assert document.read_text("utf-8") == damaged
 
 
 def test_names_and_texts_are_escaped(tmp_path: Path) -> None:

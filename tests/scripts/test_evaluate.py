@@ -117,6 +117,33 @@ def test_blank_translations(folder: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "warning: blank: every line is blank" in capsys.readouterr().err
 
 
+ONE_LINE = [
+    ("A small red house stands here!", "A small red house stands here!", 100),
+    ("house", "house", 0),  # one word: no pair of words to count; multi-bleu is 0, though nothing is wrong
+    ("", "A small red house stands here!", 0),
+    ("A red house", "A small red house stands here!", 0),
+]
+
+
+@pytest.mark.parametrize(("hypothesis", "reference", "paper"), ONE_LINE)
+def test_a_file_of_one_line(folder: Path, hypothesis: str, reference: str, paper: float) -> None:
+    """Fault: a single, short or blank line divides by 0, is NaN, or cannot be tested for significance."""
+    (folder / "one").write_text(hypothesis or "\n", "utf-8")  # no line end
+    (folder / "one.ref").write_text(reference, "utf-8")
+    options = {"reference": "one.ref", "language": "en"}
+    MAIN(EvaluateConfig(hypotheses="one", metrics=[Metric.bleu, Metric.chrf, Metric.ter, Metric.rouge], **options))
+    found = report(folder / "evaluation" / "one.json")
+    assert (found["sentences"], found["blank"]) == (1, int(not hypothesis))
+    assert found["bleu_paper"]["score"] == pytest.approx(paper)
+    for name in ("bleu", "chrf", "ter", "rouge2_recall75", "rougeL_f1"):
+        score = found[name]["score"]
+        assert score is None or 0 <= score <= 100.001, name  # None: rouge-score is not installed
+    systems = {"systems": ["one", "one.ref"], "samples": 10, "trials": 10}
+    MAIN(EvaluateConfig(**systems, metrics=[Metric.bleu], output="out", **options))
+    for row in report(folder / "out" / "significance.json")["runs"]:
+        assert 0 <= row["bleu"]["score"] <= 100.001
+
+
 def test_a_refusal_is_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Fault: a user's mistake ends in a stack trace or in status 0."""
     with pytest.raises(SystemExit) as ended:

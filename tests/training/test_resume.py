@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
@@ -151,6 +152,39 @@ def test_second_process_is_refused(tmp_path: Path) -> None:
     ):
         pass
     trained(config)
+
+
+def test_the_speed_is_that_of_what_was_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault: an epoch is there twice or not at all after a stop, or the tokens before it count without their time.
+
+    And metrics.jsonl gets a time, so that equal runs differ.
+    """
+    config, end_update = tiny_config(tmp_path), Run.end_update
+    whole = tiny_config(tmp_path, "whole")
+    trained(whole)
+    per_epoch = checkpoint.load(Path(whole.run_dir) / "checkpoints" / "last.pt")["progress"]["update"] // 2
+
+    def stop_in_epoch_2(self: Run, *arguments: Any) -> None:
+        if self.progress.update == per_epoch + 1:
+            self.stop_signal = signal.SIGTERM
+        end_update(self, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "end_update", stop_in_epoch_2)
+        with pytest.raises(Stopped):
+            loop.train(config)
+    loop.train(config)
+    first, second = json.loads((Path(whole.run_dir) / "speed.json").read_text("utf-8"))
+    assert first["tokens"] == second["tokens"] > 0
+    stopped = json.loads((Path(config.run_dir) / "speed.json").read_text("utf-8"))
+    assert [one["epoch"] for one in stopped] == [1, 2]
+    assert stopped[0]["tokens"] == first["tokens"]
+    assert 0 < stopped[1]["tokens"] < second["tokens"]
+    assert min(one["seconds"] for one in [first, second, *stopped]) > 0
+    assert metrics(whole) == metrics(config)
+    environment = json.loads((Path(whole.run_dir) / "environment.json").read_text("utf-8"))
+    model = checkpoint.load(Path(whole.run_dir) / "checkpoints" / "last.pt")["model"]
+    assert environment["parameters"] == sum(tensor.numel() for tensor in model.values())
 
 
 @pytest.mark.parametrize("harm", ["vanished", "full"])
