@@ -1,8 +1,8 @@
 """`python` and `torchrun` for the test of the README: every command is its own process, PyTorch is loaded only once.
 
-``serve`` waits at a socket, forks for each command and runs it there as the interpreter would. ``CLIENT`` is the program
-that stands in for `python` and `torchrun` on the path: it hands over its words, folder, environment and streams, and
-ends with the command's status.
+``serve`` waits at a socket, forks for each command and runs it there as the interpreter would. ``CLIENT`` is the
+program that stands in for `python` and `torchrun` on the path: it hands over its words, folder, environment and
+streams, and ends with the command's status.
 
     python tests/readme_python.py SOCKET SIZES     SIZES: the options, one a line, that make every training tiny
 """
@@ -17,19 +17,23 @@ import shlex
 import socket
 import sys
 import traceback
+from contextlib import suppress
 from pathlib import Path
 
-CLIENT = """#!{python} -IS
-import json, os, socket, sys
+from hydra.core.plugins import Plugins
+
+CLIENT = """import json, os, socket, sys
 with socket.socket(socket.AF_UNIX) as server:
     server.connect({path!r})
-    words = [os.path.basename(sys.argv[0]), *sys.argv[1:]]
-    request = json.dumps([words, os.getcwd(), dict(os.environ)]).encode()
+    request = json.dumps([sys.argv[1:], os.getcwd(), dict(os.environ)]).encode()
     socket.send_fds(server, [len(request).to_bytes(4, "big")], [0, 1, 2])
     server.sendall(request)
     sys.exit(server.recv(1)[0])
 """
-LOADED = ["torch", "torch.utils.tensorboard", "torch.distributed.run", "hydra", "sentencepiece", "sacrebleu"]
+LOADED = [  # once, for all commands; the last ones come from the clone
+    *("torch", "torch.utils.tensorboard", "torch.distributed.run", "hydra", "sentencepiece", "sacrebleu", "sacremoses"),
+    *("convs2s.cli", "convs2s.training.loop", "convs2s.evaluation.evaluate", "convs2s.evaluation.report"),
+]
 # Not run but composed and checked as far as a machine alone can: what needs a second machine, or data from the hub.
 NEED_HUB = ("experiment=wmt", "experiment=iwslt14", "experiment=gigaword", "experiment=table", "experiment=figure2")
 
@@ -37,6 +41,7 @@ NEED_HUB = ("experiment=wmt", "experiment=iwslt14", "experiment=gigaword", "expe
 def serve(path: str, sizes: list[str]) -> None:
     for module in LOADED:
         importlib.import_module(module)
+    Plugins.instance()  # Hydra looks for them once
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(path)
         server.listen()
@@ -82,10 +87,8 @@ def execute(words: list[str], folder: str, environment: dict[str, str], streams:
         traceback.print_exc()
     finally:
         for out in (sys.stdout, sys.stderr):
-            try:
+            with suppress(OSError):
                 out.flush()
-            except OSError:
-                pass
         os._exit(status)
 
 

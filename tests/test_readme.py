@@ -1,10 +1,10 @@
 """README.md: its commands run as they stand, its figures are those of the results, its file tree is complete.
 
-Every fenced block is marked ``sh`` (commands) or ``text`` (what one sees). All commands run, in order, in a fresh clone,
-on stand-ins for Multi30k, own text and foreign checkpoints that lie where the README's words look for them, so that
-nothing is fetched. What makes them affordable stands in tests/readme_python.py: options behind the README's own, two
-processes for eight, and for what needs a second machine or the hub only composition. A program that is not named here
-is not found, so a new command either runs or fails.
+Every fenced block is marked ``sh`` (commands) or ``text`` (what one sees). All commands run, in order, in a fresh
+clone, on stand-ins for Multi30k, own text and foreign checkpoints that lie where the README's words look for them, so
+that nothing is fetched. What makes them affordable stands in tests/readme_python.py: options behind the README's own,
+two processes for eight, and for what needs a second machine or the hub only composition. A program that is not named
+here is not found, so a new command either runs or fails.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def shell(tmp_path: Path) -> Iterator[dict[str, str]]:
             "SLURM_JOB_ID": "7",
             "SLURM_JOB_NODELIST": "host[1-2]",
         }
-        (tmp_path / "clone").mkdir()
+        clone(tmp_path / "clone")
         (tmp_path / "sizes").write_text("\n".join(SIZES), "utf-8")
         words = [sys.executable, str(Path(__file__).with_name("readme_python.py")), at, str(tmp_path / "sizes")]
         server = subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True)
@@ -143,7 +143,6 @@ def unnumbered(line: str) -> str:
 def test_every_command_runs(tmp_path: Path, shell: dict[str, str]) -> None:
     """Fault: a command of the README fails, names an option or a file that is not there, or shows something else."""
     folder = tmp_path / "clone"
-    clone(folder)
     stand_ins(folder)
     bash, said, skipped = shutil.which("bash"), "", []
     assert bash is not None
@@ -247,7 +246,7 @@ def rows(text: str, heading: str) -> list[dict[str, str]]:
 def test_the_results_are_those_of_results() -> None:
     """Fault: a figure typed by hand, or older than the runs (RESULTS.md itself is compared with them elsewhere)."""
     results = (ROOT / "RESULTS.md").read_text("utf-8")
-    parts = {title: part for title, part in re.findall(r"^### (.*?): .*\n((?:(?!^##).*\n)*)", results, re.MULTILINE)}
+    parts = dict(re.findall(r"^### (.*?): .*\n((?:(?!^##).*\n)*)", results, re.MULTILINE))
     shown = rows(README, "of | system")
     assert len(shown) >= 7
     for row in shown:
