@@ -35,7 +35,7 @@ LOADED = [  # once, for all commands; the last ones come from the clone
     *("convs2s.cli", "convs2s.training.loop", "convs2s.evaluation.evaluate", "convs2s.evaluation.report"),
 ]
 # Not run but composed and checked as far as a machine alone can: what needs a second machine, or data from the hub.
-NEED_HUB = ("experiment=wmt", "experiment=iwslt14", "experiment=gigaword", "experiment=table", "experiment=figure2")
+NEED_HUB = ("experiment=wmt", "experiment=iwslt14", "experiment=gigaword")
 
 
 def serve(path: str, sizes: list[str]) -> None:
@@ -107,10 +107,10 @@ def adapted(words: list[str], sizes: list[str]) -> list[str]:
             return ["python", *script_words, "--cfg", "job"]
         flags = [word if word != parsed.nproc_per_node else "2" for word in flags]
     name = Path(script_words[0]).name
+    if any(word.startswith(NEED_HUB) for word in script_words):
+        return ["python", *script_words, "--cfg", "job"]
     if name == "train.py":
         script_words = [word for word in script_words if not word.startswith(("hydra/launcher=", "hydra.launcher."))]
-        if any(word.startswith(NEED_HUB) for word in script_words):
-            return ["python", *script_words, "--cfg", "job"]
         if "--config-name" not in script_words:  # a run's own configuration is small already
             script_words += sizes
     if name == "benchmark.py":
