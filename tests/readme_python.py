@@ -105,7 +105,7 @@ def adapted(words: list[str], sizes: list[str]) -> list[str]:
         parsed = get_args_parser().parse_args(arguments)  # refuses unknown flags
         if parsed.nnodes != "1:1":  # another machine
             return ["python", *script_words, "--cfg", "job"]
-        flags = [word if word != parsed.nproc_per_node else "2" for word in flags]
+        flags = ["--standalone", *(word if word != parsed.nproc_per_node else "2" for word in flags)]  # a free port
     name = Path(script_words[0]).name
     if any(word.startswith(NEED_HUB) for word in script_words):
         return ["python", *script_words, "--cfg", "job"]
