@@ -74,8 +74,9 @@ def execute(words: list[str], folder: str, environment: dict[str, str], streams:
         os.environ.update(environment)
         program, *arguments = adapted(words, sizes)
         if program == "torchrun":
-            sys.argv = ["torchrun", *arguments]
-            runpy.run_module("torch.distributed.run", run_name="__main__", alter_sys=True)
+            from torch.distributed.run import main
+
+            main(arguments)
         else:
             sys.argv = arguments
             sys.path[0] = str(Path(arguments[0]).resolve().parent)
