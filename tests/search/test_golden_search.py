@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from helpers import golden_arrays, golden_config, golden_json, golden_parameters, load_parameters, ours, pad
+from torch.testing import assert_close
 
 from convs2s.config import SearchConfig, SourcePadding
 from convs2s.model import ConvS2S
@@ -50,14 +51,15 @@ def check(found: list[Hypothesis], golden: list[dict[str, Any]], source: list[in
     assert len(found) == len(golden)
     for hypothesis, wanted in zip(found, golden, strict=True):
         assert [token + 1 for token in hypothesis.ids] == wanted["ids"]
-        assert hypothesis.score == pytest.approx(wanted["score"], abs=1e-5)
+        scores = torch.tensor([hypothesis.score, wanted["score"]], dtype=torch.float64)
+        assert_close(scores[0], scores[1], rtol=0.0, atol=1e-5)
         attention = hypothesis.original_attention
         assert attention is not None
         assert attention.shape == (len(hypothesis.ids), len(source))
         assert (attention.argmax(1) + 1).tolist() == wanted["attn_argmax"]
         if "attn" in wanted:
             printed = torch.tensor(wanted["attn"], dtype=torch.float64)
-            torch.testing.assert_close(attention.double(), printed, rtol=0, atol=1e-5)
+            assert_close(attention.double(), printed, rtol=0, atol=1e-5)
 
 
 def test_every_search_is_there() -> None:
