@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -30,7 +30,8 @@ def atomic(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
     except OSError as error:
         raise UserError(f"{path}: not written ({error.strerror}); what was there before is intact") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # its folder may be gone, or have been a file
+            temporary.unlink(missing_ok=True)
 
 
 def remove_leftovers(folder: Path) -> None:

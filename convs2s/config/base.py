@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import field
 from typing import Any, TypeVar
 
@@ -28,11 +29,12 @@ def group(kind: type[T]) -> T:
 
 
 def check_minimum(group: str, config: Any, minimum: dict[str, float]) -> None:
-    """Raise UserError for the first option below its minimum; null is always fine."""
+    """Raise UserError for the first option below its minimum or not finite; null is always fine."""
     for name, least in minimum.items():
         value = getattr(config, name)
-        if value is not None and value < least:
-            raise UserError(f"{group}.{name}={value} must be at least {least}")
+        if value is not None and not least <= value < math.inf:
+            wanted = f"at least {least}" if math.isfinite(value) else "a finite number"
+            raise UserError(f"{group}.{name}={value} must be {wanted}")
 
 
 C = TypeVar("C")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import reduce
 
-from convs2s.config.base import MISSING, group, option
+from convs2s.config.base import MISSING, check_minimum, group, option
 from convs2s.errors import UserError
 
 
@@ -148,6 +148,8 @@ class ModelConfig:
 
     def check(self) -> None:
         """Raise UserError for a model that cannot be built, naming the option."""
+        least = {"embedding": 1, "output_embedding": 1, "bottleneck": 0, "weight_norm_eps": 0.0}
+        check_minimum("model", self, least)
         for name, stack in (("encoder", self.encoder.layers), ("decoder", self.decoder.layers)):
             if not stack:
                 raise UserError(
@@ -180,9 +182,6 @@ class ModelConfig:
             raise UserError(
                 f"model.max_target_positions={self.max_target_positions} leaves room for no word: at least 4"
             )
-        for name in ("embedding", "output_embedding"):
-            if getattr(self, name) < 1:
-                raise UserError(f"model.{name} must be at least 1, got {getattr(self, name)}")
         if self.share_output and self.lookup_output:
             raise UserError("model.share_output and model.lookup_output are two kinds of output layer: choose one")
         if self.share_output and self.embedding != self.output_embedding:

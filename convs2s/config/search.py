@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from convs2s.config.base import group, option
+from convs2s.config.base import check_minimum, group, option
 
 
 @dataclass
@@ -18,6 +18,10 @@ class SelectionConfig:
     min_frequency: int = option(
         0, "those of them that were aligned with it at least so often (original: -freqthreshold)"
     )
+
+    def check(self, name: str) -> None:
+        """Raise UserError for a value that cannot work; ``name`` is this group's."""
+        check_minimum(name, self, {"common": 0, "aligned": 0, "min_frequency": 0})
 
 
 class SearchPrecision(str, Enum):

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from signal import Signals
 
 from convs2s.config.base import check_minimum, group, option
 from convs2s.config.search import SelectionConfig
 from convs2s.errors import UserError
+
+CATCHABLE = {one.name for one in Signals} - {"SIGKILL", "SIGSTOP"}
 
 
 class Normalize(str, Enum):
@@ -49,8 +52,10 @@ class OptimizerConfig:
         """Raise UserError for a value that cannot work, naming the option."""
         at_least = {"lr": 0.0, "momentum": 0.0, "weight_decay": 0.0, "clip": 0.0, "min_lr": 0.0}
         check_minimum("optimizer", self, at_least)
-        if self.momentum >= 1.0 or self.shrink <= 1.0:
-            raise UserError(f"optimizer.momentum={self.momentum} must be below 1, optimizer.shrink={self.shrink} above")
+        if self.momentum >= 1.0:
+            raise UserError(f"optimizer.momentum={self.momentum} must be below 1")
+        if not self.shrink > 1.0:
+            raise UserError(f"optimizer.shrink={self.shrink} must be above 1")
 
 
 class Precision(str, Enum):
@@ -146,7 +151,11 @@ class TrainingConfig:
             "keep",
             "threads",
         ]
-        least_zero = dict.fromkeys(("max_updates", "max_skips", "samples", "prefetch"), 0)
+        least_zero = dict.fromkeys(("max_updates", "max_skips", "samples", "prefetch", "save_minutes"), 0)
         check_minimum("training", self, {**dict.fromkeys(counts, 1), **least_zero})
+        self.selection.check("training.selection")
         if self.best_by == BestBy.bleu and not self.validation_bleu:
             raise UserError("training.best_by=bleu needs training.validation_bleu=true")
+        for name in self.stop_signals:
+            if name not in CATCHABLE:
+                raise UserError(f"training.stop_signals: {name} is no signal that can be caught; try SIGTERM")

@@ -26,6 +26,9 @@ def check_search(config: SearchConfig) -> None:
         raise UserError(
             f"search.min_length={config.min_length}: must be from 0 to search.max_length={config.max_length}"
         )
+    config.selection.check("search.selection")
+    if config.unknown.lexicon is not None and not config.unknown.replace:
+        raise UserError("search.unknown.lexicon is for search.unknown.replace=true: give both, or neither")
     if config.stop == Stop.optimal:
         for name in ("unkpen", "subwordpen", "covpen"):
             if getattr(config, name) < 0:

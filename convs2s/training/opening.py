@@ -15,10 +15,19 @@ from convs2s.search.settings import check_search
 
 def check_options(config: TrainConfig) -> None:
     """Refuse options that cannot work, by name."""
+    if not 0 <= config.seed < 1 << 31:
+        raise UserError(f"seed={config.seed} must be at least 0 and below {1 << 31}")
     for part in (config.model, config.optimizer, config.training):
         part.check()
-    if config.training.validation_bleu or config.training.samples:
-        check_search(config.search)
+    check_search(config.search)  # of what follows training, too
+    lexicons = {
+        "training.selection.lexicon": config.training.selection.lexicon,
+        "search.selection.lexicon": config.search.selection.lexicon,
+        "search.unknown.lexicon": config.search.unknown.lexicon,
+    }
+    for name, path in lexicons.items():
+        if path is not None and not Path(path).is_file():
+            raise UserError(f"{name}={path}: there is no such file; scripts/lexicon.py writes one")
 
 
 def as_started(config: TrainConfig, before: TrainConfig) -> TrainConfig:
@@ -29,6 +38,10 @@ def as_started(config: TrainConfig, before: TrainConfig) -> TrainConfig:
 
 def make_directory(directory: Path) -> None:
     """The run's directory, made and writable, or a UserError."""
+    if directory == Path():
+        raise UserError(
+            "run_dir is the folder that the command runs in: give one of its own, such as run_dir=runs/NAME"
+        )
     try:
         (directory / "checkpoints").mkdir(parents=True, exist_ok=True)
         (directory / ".lock").touch()

@@ -151,11 +151,8 @@ class Run:
             self.stop_signal = number
 
         for name in self.config.training.stop_signals:
-            try:
-                number = signal.Signals[name]
-                stack.callback(signal.signal, number, signal.signal(number, note))
-            except (KeyError, OSError):
-                raise UserError(f"training.stop_signals: {name} is no signal that can be caught; try SIGTERM") from None
+            number = signal.Signals[name]
+            stack.callback(signal.signal, number, signal.signal(number, note))
 
     def resume(self) -> Path | None:
         """Go on from the newest whole checkpoint, if there is one; returns which."""
