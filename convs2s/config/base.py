@@ -29,12 +29,15 @@ def group(kind: type[T]) -> T:
 
 
 def check_minimum(group: str, config: Any, minimum: dict[str, float]) -> None:
-    """Raise UserError for the first option below its minimum or not finite; null is always fine."""
+    """Raise UserError for the first option below its minimum or not finite; null is always fine.
+
+    group: where the options stand, e.g. "model"; "" for a script's own.
+    """
     for name, least in minimum.items():
         value = getattr(config, name)
         if value is not None and not least <= value < math.inf:
             wanted = f"at least {least}" if math.isfinite(value) else "a finite number"
-            raise UserError(f"{group}.{name}={value} must be {wanted}")
+            raise UserError(f"{group}{'.' if group else ''}{name}={value} must be {wanted}")
 
 
 C = TypeVar("C")

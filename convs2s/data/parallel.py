@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future
 from typing import Any, TypeVar
+
+from convs2s.processes import worker_processes
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -19,26 +20,22 @@ _work: Callable[[Any], Any] | None = None  # in a worker process: what it was st
 def ordered(work: Callable[[T], R], items: Iterable[tuple[K, T]], workers: int) -> Iterator[tuple[K, R]]:
     """(key, work(value)) for each (key, value), in their order. ``work`` is sent to each of ``workers`` processes once.
 
-    No workers: everything happens in this process. Errors: whatever ``work`` and ``items`` raise.
+    No workers: everything happens in this process. Errors: whatever ``work`` and ``items`` raise;
+    UserError where a process dies.
     """
     if workers == 0:
         for key, value in items:
             yield key, work(value)
         return
     pending: deque[tuple[K, Future[R]]] = deque()
-    context = multiprocessing.get_context("spawn")  # a fork would copy locks that other threads hold
-    with ProcessPoolExecutor(workers, context, _start, (work,)) as pool:
-        try:
-            for key, value in items:
-                pending.append((key, pool.submit(_run, value)))
-                if len(pending) > 2 * workers:
-                    first, result = pending.popleft()
-                    yield first, result.result()
-            for key, result in pending:
-                yield key, result.result()
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+    with worker_processes(workers, _start, (work,), "lower data.workers") as submit:
+        for key, value in items:
+            pending.append((key, submit(_run, value)))
+            if len(pending) > 2 * workers:
+                first, result = pending.popleft()
+                yield first, result.result()
+        for key, result in pending:
+            yield key, result.result()
 
 
 def cores() -> int:

@@ -308,7 +308,7 @@ class Run:
         self.save("last")
         if self.journal is not None:
             self.journal.restart_clock()
-        if self.world.sum([self.stop_signal])[0] and reason is None:
+        if self.world.sum([self.stop_signal])[0]:  # at the run's end, too: what is left is to translate
             raise Stopped(self.stop_signal or int(signal.SIGTERM))
 
     def end(self) -> None:
