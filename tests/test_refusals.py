@@ -34,14 +34,14 @@ MISREAD = {
     "seed=1,2": "seed=1,2: several values; write a list as [A, B], or add -m for a sweep",
     "data.train=foo": "data.train=foo: a list is wanted, written [A, B]",
     "data.test=[a,b]": "data.test=[a,b]: named entries are wanted, written {NAME: VALUE}",
-    "model.encoder.layers=[{channels: x, kernel: 3}]": "layers=[{channels: x, kernel: 3}]: Value 'x' of type 'str' could",
+    "model.encoder.layers=[{channels: x, kernel: 3}]": "layers=[{channels: x, kernel: 3}]: Value 'x' of type 'str'",
     "model.encoder.layers=[{kernel: 3}]": "model.encoder.layers[0].channels must be given: complete that entry",
 }
 
 
 @pytest.mark.parametrize("override", MISREAD)
 def test_a_misread_override_says_how_to_write_it(override: str) -> None:
-    """Fault: the words of a parser or of a library's types, or half an override, where the user needs the right form."""
+    """Fault: a parser's words, a library's types or half an override, where the user needs the right form."""
     register(TrainConfig, "train")
     with initialize_config_dir(str(CONFIGS), version_base="1.3"):
         try:
@@ -132,7 +132,7 @@ def test_another_vocabulary_is_refused_by_every_program(tmp_path: Path, monkeypa
             runpy.run_path(str(SCRIPTS / f"{name}.py"))["main"](config)
         assert message in str(refusal.value)
     assert not (tmp_path / "mean.pt").exists()
-    with pytest.raises(UserError, match="holds a run with data.name=tiny, this command says other"):
+    with pytest.raises(UserError, match=r"holds a run with data\.name=tiny, this command says other"):
         trained(tiny_config(tmp_path, "one", **options, data__name="other"))
 
 
