@@ -149,7 +149,7 @@ def test_a_disk_that_fails_anywhere_is_one_line(name: str | None, capsys: pytest
     with pytest.raises(SystemExit) as end, one_line_failures(TrainConfig):
         raise OSError(errno.ENOSPC, "No space left on device", name)
     assert end.value.code == 1
-    assert capsys.readouterr().err == f"error: {name or 'standard output'}: No space left on device\n"
+    assert capsys.readouterr().err == f"error: {name or 'input or output'}: No space left on device\n"
 
 
 def test_ctrl_c_while_packages_load_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
