@@ -6,6 +6,7 @@ the configuration against its schema, and turns every expected failure into one 
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import os
 import re
@@ -17,12 +18,13 @@ from dataclasses import MISSING as NO_DEFAULT
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from pathlib import Path
+from types import TracebackType
 from typing import Any, NoReturn, TypeVar, cast
 
 import hydra
 from hydra.core.config_store import ConfigStore
 from hydra.core.hydra_config import HydraConfig
-from hydra.errors import HydraException, MissingConfigException
+from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
@@ -66,7 +68,22 @@ QUIET = [
     "hydra.sweep.dir=.",
     "hydra.sweep.subdir=.",
 ]
+# What OmegaConf says of a value of the wrong form, and what its user should write.
+FORMS = {
+    "is not a ListConfig, list or tuple": "a list is wanted, written [A, B]",
+    "Cannot merge DictConfig with ListConfig": "named entries are wanted, written {NAME: VALUE}",
+    "Cannot merge ListConfig with DictConfig": "a list is wanted, written [A, B]",
+}
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
+
+
+def quiet_interrupt(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Ctrl-C ends a program without a stack trace also where ``run`` has not begun: packages take seconds to load."""
+    if not issubclass(kind, KeyboardInterrupt):
+        sys.__excepthook__(kind, error, trace)
+
+
+sys.excepthook = quiet_interrupt
 
 
 def run(main: Callable[[C], None], schema: type[C], config_name: str) -> None:
@@ -111,16 +128,25 @@ def one_line_failures(schema: type[Any]) -> Iterator[None]:
     """End the program with one line and status 1 for a user's mistake, quietly where its user has turned away."""
     try:
         yield
+        sys.stdout.flush()  # here its failure can still be told
     except UserError as error:
         fail(str(error))
     except (HydraException, OmegaConfBaseException) as error:
         fail(one_line(error, schema))
     except KeyboardInterrupt:
         sys.exit(130)
-    except BrokenPipeError:
-        # Whoever read our output has gone; point it elsewhere so that Python's last flush does not complain.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # whoever read our output has gone
+        drop_output()
         sys.exit(141)
+    except OSError as error:  # a full disk above all
+        drop_output()
+        fail(f"{error.filename or 'input or output'}: {error.strerror or error}")
+
+
+def drop_output() -> None:
+    """Point standard output elsewhere: Python's last flush would complain about what it could not deliver."""
+    with contextlib.suppress(OSError, ValueError):  # not a real file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def register(schema: type[Any], config_name: str) -> None:
@@ -136,6 +162,8 @@ def plain(schema: type[C], composed: DictConfig) -> C:
     missing = sorted(OmegaConf.missing_keys(composed))
     if missing:
         name = missing[0].removesuffix("_")
+        if "[" in name:
+            raise UserError(f"{name} must be given: complete that entry of the list")
         raise UserError(f"{name} must be given: add {name}=VALUE to the command")
     config = OmegaConf.to_object(composed)
     assert isinstance(config, schema)
@@ -175,6 +203,10 @@ def one_line(error: BaseException, schema: type[Any]) -> str:
     if isinstance(error, MissingConfigException) and error.options is not None:
         group, _, choice = (error.missing_cfg_file or "").partition("/")
         return f"{group}={choice}: there is no such choice, only {', '.join(error.options)}"
+    if isinstance(error, OverrideParseException):
+        return f"{error.override}: cannot be read; write name=value, and quote lists and signs as --help shows"
+    if ambiguous := re.match(r"Ambiguous value for argument '(.+)'", str(error)):
+        return f"{ambiguous.group(1)}: several values; write a list as [A, B], or add -m for a sweep over them"
     key = next((str(key) for cause in causes if (key := getattr(cause, "full_key", None))), "").removesuffix("_")
     if any(isinstance(cause, (ConfigKeyError, ConfigAttributeError)) for cause in causes):
         overridden = re.search(r"override '([\w.]+)'", str(error))
@@ -188,7 +220,8 @@ def one_line(error: BaseException, schema: type[Any]) -> str:
         near = difflib.get_close_matches(key, {".".join(name.split(".")[:depth]) for name in names}, 1)
         return f"there is no option {key}" + (f"; did you mean {near[0]}?" if near else "; --help lists them")
     text = str(causes[-1]).splitlines()[0].strip()
-    override = re.search(r"override (\S+)", str(error))
+    text = next((form for said, form in FORMS.items() if said in text), text)
+    override = re.search(r"override (.+)", str(error))
     where = re.sub(r"_(?==)", "", override.group(1), count=1) if override else key
     return f"{where}: {text}" if where and where not in text else text
 

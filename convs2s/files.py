@@ -6,7 +6,7 @@ import fcntl
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -31,7 +31,8 @@ def atomic(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
     except OSError as error:
         raise UserError(f"{path}: not written ({error.strerror}); what was there before is intact") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # its folder may be gone, or have been a file
+            temporary.unlink(missing_ok=True)
 
 
 def write_json(path: Path, content: Any, indent: int | None = 1) -> None:

@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 
 from convs2s.cli import run
-from convs2s.config import BenchmarkDataConfig
+from convs2s.config import BenchmarkDataConfig, check_minimum
 from convs2s.data.batching import cut_batches, epoch_order
 from convs2s.data.builtin.splits import generate
 from convs2s.data.encode import encode_texts
@@ -38,6 +38,7 @@ Pairs = list[tuple[str, str]]
 def main(config: BenchmarkDataConfig) -> None:
     if len(config.lines) != 2 or min(*config.lines, config.pairs, config.ranks) < 1:
         raise UserError("give two numbers of lines, and at least one of each: lines=[SMALL,LARGE] pairs=N ranks=N")
+    check_minimum("", config, {"batch_tokens": 1, "vocabulary_size": 5, "seed": 0})
     cut = alone(batching, config)
     print(
         f"{config.pairs:,} pairs, rank 1 of {config.ranks}, {cut['batches']:,} batches in all: first epoch"

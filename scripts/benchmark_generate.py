@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 
 from convs2s.cli import run
-from convs2s.config import BenchmarkGenerateConfig, SearchPrecision
+from convs2s.config import BenchmarkGenerateConfig, SearchPrecision, check_minimum
 from convs2s.data.lines import read_lines
 from convs2s.errors import UserError
 from convs2s.evaluation.models import load_models
@@ -30,9 +30,10 @@ from convs2s.training.distributed import resolve_device
 
 
 def main(config: BenchmarkGenerateConfig) -> None:
-    for name in ("sentences", "single_sentences", "repeat"):
-        if getattr(config, name) < 1:
-            raise UserError(f"{name}={getattr(config, name)}: must be at least 1")
+    check_minimum("", config, dict.fromkeys(("sentences", "single_sentences", "repeat", "threads"), 1))
+    for name in ("batches", "beams"):
+        if min(getattr(config, name), default=0) < 1:
+            raise UserError(f"{name}={getattr(config, name)}: give one or more numbers, each at least 1")
     if config.threads is not None:
         torch.set_num_threads(config.threads)
     rows = []
@@ -67,8 +68,8 @@ def build(config: BenchmarkGenerateConfig, precision: SearchPrecision) -> tuple[
     if config.checkpoint is not None:
         models, tokenizers = load_models([config.checkpoint], config.device, precision)
         return models[0], tokenizers
-    if len(config.vocabulary) != 2:
-        raise UserError(f"vocabulary={config.vocabulary}: give two sizes, of source and target")
+    if len(config.vocabulary) != 2 or min(config.vocabulary) < 4:
+        raise UserError(f"vocabulary={config.vocabulary}: give two sizes, of source and target, each at least 4")
     torch.manual_seed(1)
     model = build_model(config.model, *config.vocabulary).eval().to(resolve_device(config.device))
     model.fold(precision)

@@ -17,7 +17,7 @@ import torch
 import yaml
 
 from convs2s.cli import CONFIGS, run
-from convs2s.config import BenchmarkTrainConfig, ModelConfig, TrainingConfig, from_plain
+from convs2s.config import BenchmarkTrainConfig, ModelConfig, TrainingConfig, check_minimum, from_plain
 from convs2s.errors import UserError
 from convs2s.files import atomic
 from convs2s.model import build
@@ -34,6 +34,7 @@ MODELS = {
 
 
 def main(config: BenchmarkTrainConfig) -> None:
+    check_minimum("", config, dict.fromkeys(("sentences", "length", "repeat", "threads"), 1))
     if config.threads is not None:
         torch.set_num_threads(config.threads)
     device, rows = resolve_device(config.device), []

@@ -27,6 +27,8 @@ from convs2s.search.workers import translate_in_workers
 
 
 def main(config: TranslateConfig) -> None:
+    if config.attention_layers and config.attention is None:
+        raise UserError("attention_layers=true needs a place to write them: add attention=FILE.npz")
     paths = files("checkpoint", config.checkpoint)
     name = "standard input" if config.input == "-" else config.input
     if config.search.workers > 1:  # models are loaded in the workers

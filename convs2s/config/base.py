@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import field
 from typing import Any, TypeVar
@@ -30,11 +31,15 @@ def group(kind: type[T]) -> T:
 
 
 def check_minimum(group: str, config: Any, minimum: Mapping[str, float]) -> None:
-    """Raise UserError for the first option below its minimum; null is always fine. group: "" for a script's own."""
+    """Raise UserError for the first option below its minimum or not finite; null is always fine.
+
+    group: where the options stand, e.g. "model"; "" for a script's own.
+    """
     for name, least in minimum.items():
         value = getattr(config, name)
-        if value is not None and value < least:
-            raise UserError(f"{f'{group}.{name}' if group else name}={value} must be at least {least}")
+        if value is not None and not least <= value < math.inf:
+            wanted = f"at least {least}" if math.isfinite(value) else "a finite number"
+            raise UserError(f"{f'{group}.{name}' if group else name}={value} must be {wanted}")
 
 
 def to_plain(config: Any) -> dict[str, Any]:

@@ -166,6 +166,8 @@ class ModelConfig:
 
     def check(self) -> None:
         """Raise UserError for a model that cannot be built, naming the option."""
+        least = {"embedding": 1, "output_embedding": 1, "bottleneck": 0, "weight_norm_eps": 0.0}
+        check_minimum("model", self, least)
         for name, stack in (("encoder", self.encoder.layers), ("decoder", self.decoder.layers)):
             if not stack:
                 raise UserError(

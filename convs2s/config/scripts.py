@@ -12,6 +12,9 @@ from convs2s.config.model import ModelConfig
 from convs2s.config.search import SearchConfig, SearchPrecision
 from convs2s.config.text import TextConfig
 from convs2s.config.training import ConvolutionForm, OptimizerConfig, Precision, TrainingConfig
+from convs2s.errors import UserError
+
+SEEDS = 1 << 31  # a generator's seed is below
 
 
 @dataclass
@@ -32,6 +35,8 @@ class TrainConfig:
 
     def check(self) -> None:
         """Raise UserError for a value that cannot work, naming the option."""
+        if not 0 <= self.seed < SEEDS:
+            raise UserError(f"seed={self.seed} must be at least 0 and below {SEEDS}")
         for part in (self.data, self.text, self.model, self.optimizer, self.training, self.search):
             part.check()
 

@@ -23,6 +23,10 @@ class SelectionConfig:
         0, "those of them that were aligned with it at least so often (original: -freqthreshold)"
     )
 
+    def check(self, name: str) -> None:
+        """Raise UserError for a value that cannot work; ``name`` is this group's."""
+        check_minimum(name, self, {"common": 0, "aligned": 0, "min_frequency": 0})
+
 
 class SearchPrecision(str, Enum):
     fp32 = "fp32"
@@ -103,6 +107,9 @@ class SearchConfig:
         for name in ("lenpen", "unkpen", "subwordpen", "covpen", "max_length_ratio"):
             if not math.isfinite(getattr(self, name)):
                 raise UserError(f"search.{name}={getattr(self, name)} must be a finite number")
+        self.selection.check("search.selection")
+        if self.unknown.lexicon is not None and not self.unknown.replace:
+            raise UserError("search.unknown.lexicon is for search.unknown.replace=true: give both, or neither")
         if self.nbest > self.beam:
             raise UserError(f"search.nbest={self.nbest} must be at most search.beam={self.beam}")
         if self.stop == Stop.optimal:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from signal import Signals
 
 from convs2s.config.base import check_minimum, group, option
 from convs2s.config.search import SelectionConfig
 from convs2s.errors import UserError
+
+CATCHABLE = {one.name for one in Signals} - {"SIGKILL", "SIGSTOP"}
 
 
 class Normalize(str, Enum):
@@ -52,7 +55,7 @@ class OptimizerConfig:
         check_minimum("optimizer", self, dict.fromkeys(("lr", "momentum", "weight_decay", "clip", "min_lr"), 0.0))
         if self.momentum >= 1.0:
             raise UserError(f"optimizer.momentum={self.momentum} must be below 1")
-        if self.shrink <= 1.0:
+        if not self.shrink > 1.0:
             raise UserError(f"optimizer.shrink={self.shrink} must be above 1")
 
 
@@ -151,7 +154,11 @@ class TrainingConfig:
             "keep",
             "threads",
         ]
-        least_zero = dict.fromkeys(("max_updates", "max_skips", "samples", "prefetch"), 0)
+        least_zero = dict.fromkeys(("max_updates", "max_skips", "samples", "prefetch", "save_minutes"), 0)
         check_minimum("training", self, {**dict.fromkeys(counts, 1), **least_zero})
+        self.selection.check("training.selection")
         if self.best_by == BestBy.bleu and not self.validation_bleu:
             raise UserError("training.best_by=bleu needs training.validation_bleu=true")
+        for name in self.stop_signals:
+            if name not in CATCHABLE:
+                raise UserError(f"training.stop_signals: {name} is no signal that can be caught; try SIGTERM")

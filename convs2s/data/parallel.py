@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import signal
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
+
+from convs2s.processes import worker_processes
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -32,23 +32,20 @@ def ahead(make: Callable[[K], R], keys: Iterable[K], count: int) -> Generator[tu
         thread.shutdown(cancel_futures=True)
 
 
-def ordered(work: Callable[[T], R], items: Iterable[tuple[K, T]], workers: int) -> Iterator[tuple[K, R]]:
+def ordered(
+    work: Callable[[T], R], items: Iterable[tuple[K, T]], workers: int, remedy: str = "lower data.workers"
+) -> Iterator[tuple[K, R]]:
     """(key, work(value)) for each (key, value), in their order. ``work`` is sent to each of ``workers`` processes once.
 
-    No workers: everything happens in this process. Raises whatever ``work`` and ``items`` raise, and BrokenProcessPool
-    when a process died.
+    No workers: everything happens in this process. Raises whatever ``work`` and ``items`` raise, and UserError with
+    ``remedy`` where a process dies.
     """
     if workers == 0:
         for key, value in items:
             yield key, work(value)
         return
-    context = multiprocessing.get_context("spawn")  # a fork would copy locks that other threads hold
-    with ProcessPoolExecutor(workers, context, _start, (work,)) as pool:
-        try:
-            yield from _in_order(lambda value: pool.submit(_run, value), items, 2 * workers)
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+    with worker_processes(workers, _start, (work,), remedy) as submit:
+        yield from _in_order(lambda value: submit(_run, value), items, 2 * workers)
 
 
 def cores() -> int:
@@ -71,7 +68,6 @@ def _in_order(
 
 def _start(work: Callable[[Any], Any]) -> None:
     global _work
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it and ends its workers
     _work = work
 
 

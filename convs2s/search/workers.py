@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures.process import BrokenProcessPool
 
 import torch
 
 from convs2s.data.parallel import ordered
-from convs2s.errors import UserError
 from convs2s.search.translate import Block, Translation, Translator, Warner
 
 
@@ -42,12 +40,6 @@ def translate_in_workers(
             first += len(lines)
 
     worker = Worker(make, max(1, torch.get_num_threads() // workers))
-    try:
-        for _, block in ordered(worker, numbered(), workers):
-            warner.see(block)
-            yield from block.translations
-    except BrokenProcessPool:
-        raise UserError(
-            "a worker process ended before its work was done, perhaps for lack of memory: lower search.workers or "
-            "search.batch_tokens"
-        ) from None
+    for _, block in ordered(worker, numbered(), workers, "lower search.workers or search.batch_tokens"):
+        warner.see(block)
+        yield from block.translations

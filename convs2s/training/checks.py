@@ -12,6 +12,18 @@ from convs2s.errors import UserError
 from convs2s.messages import Log
 
 
+def check_lexicons(config: TrainConfig) -> None:
+    """Refuse lexicons that are not there, those of the search after training, too."""
+    lexicons = {
+        "training.selection.lexicon": config.training.selection.lexicon,
+        "search.selection.lexicon": config.search.selection.lexicon,
+        "search.unknown.lexicon": config.search.unknown.lexicon,
+    }
+    for name, path in lexicons.items():
+        if path is not None and not Path(path).is_file():
+            raise UserError(f"{name}={path}: there is no such file; scripts/lexicon.py writes one")
+
+
 def as_started(config: TrainConfig, before: TrainConfig) -> TrainConfig:
     """A fine-tuning's configuration: text and model are those of the checkpoint, but for this run's dropout."""
     dropout = {name: value for name, value in vars(config.model).items() if name.startswith("dropout")}
@@ -20,6 +32,10 @@ def as_started(config: TrainConfig, before: TrainConfig) -> TrainConfig:
 
 def make_directory(directory: Path) -> None:
     """The run's directory, made and writable, or a UserError."""
+    if directory == Path():
+        raise UserError(
+            "run_dir is the folder that the command runs in: give one of its own, such as run_dir=runs/NAME"
+        )
     try:
         (directory / "checkpoints").mkdir(parents=True, exist_ok=True)
         (directory / ".lock").touch()

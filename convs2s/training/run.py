@@ -25,7 +25,7 @@ from convs2s.model import build
 from convs2s.search.selection import batch_selector
 from convs2s.training import checkpoint
 from convs2s.training.annealing import Schedule
-from convs2s.training.checks import as_started, check_data, make_directory
+from convs2s.training.checks import as_started, check_data, check_lexicons, make_directory
 from convs2s.training.distributed import World
 from convs2s.training.journal import Journal, perplexity
 from convs2s.training.nag import NAG
@@ -102,6 +102,7 @@ class Run:
         if start is not None:
             config = as_started(config, checkpoint.train_config(start))
         config.check()
+        check_lexicons(config)
         check_precision(training.precision, world.device)
         with ExitStack() as stack:
             if world.first:
@@ -152,11 +153,8 @@ class Run:
             self.stop_signal = number
 
         for name in self.config.training.stop_signals:
-            try:
-                number = signal.Signals[name]
-                stack.callback(signal.signal, number, signal.signal(number, note))
-            except (KeyError, OSError):
-                raise UserError(f"training.stop_signals: {name} is no signal that can be caught; try SIGTERM") from None
+            number = signal.Signals[name]
+            stack.callback(signal.signal, number, signal.signal(number, note))
 
     def resume(self) -> Path | None:
         """Go on from the newest whole checkpoint, if there is one; returns which."""
@@ -314,7 +312,7 @@ class Run:
         if self.journal is not None:
             self.journal.restart_clock()
             self.journal.start_epoch()
-        if self.world.sum([self.stop_signal])[0] and reason is None:
+        if self.world.sum([self.stop_signal])[0]:  # at the run's end, too: what is left is to translate
             raise Stopped(self.stop_signal or int(signal.SIGTERM))
 
     def end(self) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -40,6 +43,26 @@ def test_results_come_in_order_and_faults_are_passed_on() -> None:
     assert found == [(str(i), 2 * i) for i in range(1, 13)]
     with pytest.raises(UserError, match="thirteen"):
         list(results)
+
+
+def last_words(value: int) -> int:
+    return value if value < 3 else os._exit(1)
+
+
+def test_workers_leave_ctrl_c_to_their_parent_and_are_missed_when_they_die() -> None:
+    """Fault: a stack trace from each worker at Ctrl-C, most of all while it starts; another where one lacks memory."""
+
+    def items() -> Iterator[tuple[str, int]]:
+        for i in range(4):
+            yield str(i), i
+            for worker in multiprocessing.active_children():
+                assert worker.pid is not None
+                os.kill(worker.pid, signal.SIGINT)
+
+    results = ordered(last_words, items(), 1)
+    assert [next(results) for _ in range(3)] == [("0", 0), ("1", 1), ("2", 2)]
+    with pytest.raises(UserError, match=r"a worker process ended before .*: lower data\.workers"):
+        next(results)
 
 
 @pytest.mark.parametrize("kind", ["sentencepiece", "moses_bpe"])

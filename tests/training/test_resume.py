@@ -69,6 +69,23 @@ def test_stopped_in_validation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert metrics(whole) == metrics(config)
 
 
+def test_stopped_in_the_last_validation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault: Ctrl-C in the validation that ends a run is forgotten, and the test split is translated nevertheless."""
+    config = tiny_config(tmp_path, training__max_epochs=1)
+    validate = loop.validate
+
+    def signal_first(run: Run) -> Any:
+        os.kill(os.getpid(), signal.SIGINT)
+        return validate(run)
+
+    monkeypatch.setattr(loop, "validate", signal_first)
+    with pytest.raises(Stopped) as stopped:
+        loop.train(config)
+    assert stopped.value.exit_status == 130
+    assert state(config)["progress"]["finished"] == "training.max_epochs=1 reached"
+    loop.train(config)  # nothing is left to train
+
+
 def test_killed_between_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fault: log lines written after the last checkpoint appear twice once the run goes on from it."""
     whole = tiny_config(tmp_path, "whole")

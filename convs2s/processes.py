@@ -1,0 +1,42 @@
+"""Worker processes that start afresh, leave Ctrl-C to the process that started them, and are missed when they die."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from multiprocessing import get_context
+from typing import Any
+
+from convs2s.errors import UserError
+
+
+@contextmanager
+def worker_processes(
+    count: int, begin: Callable[..., None], arguments: tuple[Any, ...], remedy: str
+) -> Iterator[Callable[..., Future[Any]]]:
+    """A function that hands work to ``count`` processes, each of which has called ``begin(*arguments)`` first.
+
+    They are spawned: a fork would copy locks that other threads hold. Leaving the block ends them.
+    Errors: UserError with ``remedy`` where one of them died (waiting for its result raises BrokenProcessPool).
+    """
+    pool = ProcessPoolExecutor(count, get_context("spawn"), begin, arguments)
+
+    def submit(work: Callable[..., Any], *given: Any) -> Future[Any]:
+        # A process that starts here inherits the mask: from its first moment it does not hear Ctrl-C.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            return pool.submit(work, *given)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    try:
+        yield submit
+    except BrokenProcessPool:
+        raise UserError(
+            f"a worker process ended before its work was done, perhaps for lack of memory: {remedy}"
+        ) from None
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)

@@ -1,0 +1,166 @@
+"""What cannot work is refused in one line before any work, and nothing is left half done; all in this process."""
+
+from __future__ import annotations
+
+import errno
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra import compose, initialize_config_dir
+from hydra.errors import HydraException
+from omegaconf.errors import OmegaConfBaseException
+from runs import tiny_config, trained, write_corpus
+
+from convs2s.cli import CONFIGS, one_line, one_line_failures, plain, quiet_interrupt, register
+from convs2s.config import (
+    AverageConfig,
+    BenchmarkDataConfig,
+    BenchmarkGenerateConfig,
+    BenchmarkTrainConfig,
+    TrainConfig,
+    TranslateConfig,
+)
+from convs2s.errors import UserError
+from convs2s.files import atomic
+from convs2s.training.checks import check_lexicons, make_directory
+
+SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"
+
+MISREAD = {
+    "foo": "foo: cannot be read; write name=value",
+    "run_dir='a": "run_dir='a: cannot be read; write name=value",
+    "seed=1,2": "seed=1,2: several values; write a list as [A, B], or add -m for a sweep",
+    "data.train=foo": "data.train=foo: a list is wanted, written [A, B]",
+    "data.test=[a,b]": "data.test=[a,b]: named entries are wanted, written {NAME: VALUE}",
+    "model.encoder.layers=[{channels: x, kernel: 3}]": "layers=[{channels: x, kernel: 3}]: Value 'x' of type 'str'",
+    "model.encoder.layers=[{kernel: 3}]": "model.encoder.layers[0].channels must be given: complete that entry",
+}
+
+
+@pytest.mark.parametrize("override", MISREAD)
+def test_a_misread_override_says_how_to_write_it(override: str) -> None:
+    """Fault: a parser's words, a library's types or half an override, where the user needs the right form."""
+    register(TrainConfig, "train")
+    with initialize_config_dir(str(CONFIGS), version_base="1.3"):
+        try:
+            plain(TrainConfig, compose("train", [override]))
+        except UserError as error:
+            message = str(error)
+        except (HydraException, OmegaConfBaseException) as error:
+            message = one_line(error, TrainConfig)
+    assert MISREAD[override] in message
+    assert "\n" not in message
+
+
+IMPOSSIBLE: dict[str, tuple[dict[str, Any], str]] = {
+    "seed": ({"seed": -1}, "seed=-1 must be at least 0"),
+    "large seed": ({"seed": 1 << 31}, "and below 2147483648"),
+    "bottleneck": ({"model__bottleneck": -1}, "model.bottleneck=-1 must be at least 0"),
+    "weight norm": ({"model__weight_norm_eps": -1.0}, "model.weight_norm_eps=-1.0 must be at least 0"),
+    "rate": ({"optimizer__lr": float("nan")}, "optimizer.lr=nan must be a finite number"),
+    "infinite rate": ({"optimizer__lr": float("inf")}, "optimizer.lr=inf must be a finite number"),
+    "momentum": ({"optimizer__momentum": 1.0}, "optimizer.momentum=1.0 must be below 1"),
+    "shrink": ({"optimizer__shrink": 1.0}, "optimizer.shrink=1.0 must be above 1"),
+    "signal": ({"training__stop_signals": ["SIGKILL"]}, "training.stop_signals: SIGKILL is no signal that can be"),
+    "no signal": ({"training__stop_signals": ["SIGFOO"]}, "training.stop_signals: SIGFOO is no signal that can be"),
+    "beam": ({"search__beam": 0, "training__samples": 0}, "search.beam=0 must be at least 1"),
+    "words": ({"training__selection__lexicon": "none"}, "training.selection.lexicon=none: there is no such file"),
+    "selection": ({"search__selection__lexicon": "none"}, "search.selection.lexicon=none: there is no such file"),
+    "common": ({"search__selection__common": -1}, "search.selection.common=-1 must be at least 0"),
+    "unused": ({"search__unknown__lexicon": "none"}, "is for search.unknown.replace=true: give both, or neither"),
+}
+
+
+@pytest.mark.parametrize("case", IMPOSSIBLE)
+def test_values_that_cannot_work_are_refused_first(case: str, tmp_path: Path) -> None:
+    """Fault: found out in the network's constructor, after preparing for hours, after training, or never."""
+    options, message = IMPOSSIBLE[case]
+
+    def check() -> None:
+        config = tiny_config(tmp_path, **options)
+        config.check()
+        check_lexicons(config)
+
+    with pytest.raises(UserError) as refusal:
+        check()
+    assert message in str(refusal.value)
+
+
+def test_a_run_has_a_directory_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault: an empty run_dir= fills the folder that the command runs in."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match="run_dir is the folder that the command runs in"):
+        make_directory(Path(""))
+    assert not list(tmp_path.iterdir())
+
+
+OWN: list[tuple[str, Any, str]] = [
+    ("translate", TranslateConfig(checkpoint="x", attention_layers=True), "attention_layers=true needs a place"),
+    ("average", AverageConfig([], "x"), "checkpoints=[] is empty"),
+    ("benchmark_train", BenchmarkTrainConfig(sentences=0), "sentences=0 must be at least 1"),
+    ("benchmark_train", BenchmarkTrainConfig(threads=0), "threads=0 must be at least 1"),
+    ("benchmark_generate", BenchmarkGenerateConfig(repeat=0), "repeat=0 must be at least 1"),
+    ("benchmark_generate", BenchmarkGenerateConfig(beams=[0]), "beams=[0]: give one or more numbers"),
+    ("benchmark_generate", BenchmarkGenerateConfig(batches=[]), "batches=[]: give one or more numbers"),
+    ("benchmark_generate", BenchmarkGenerateConfig(vocabulary=[9, 1]), "vocabulary=[9, 1]: give two sizes"),
+    ("benchmark_data", BenchmarkDataConfig(batch_tokens=0), "batch_tokens=0 must be at least 1"),
+]
+
+
+@pytest.mark.parametrize(("name", "config", "message"), OWN, ids=[message for _, _, message in OWN])
+def test_scripts_refuse_options_of_their_own(name: str, config: Any, message: str) -> None:
+    """Fault: a stack trace for a nought, or an option without effect."""
+    with pytest.raises(UserError) as refusal:
+        runpy.run_path(str(SCRIPTS / f"{name}.py"))["main"](config)
+    assert message in str(refusal.value)
+
+
+def test_another_vocabulary_is_refused_by_every_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault: models of two vocabularies vote or are averaged, or a shape error says so deep inside."""
+    monkeypatch.chdir(tmp_path)
+    write_corpus(tmp_path / "raw")
+    write_corpus(tmp_path / "raw2")
+    for path in (tmp_path / "raw2").iterdir():
+        path.write_text(path.read_text("utf-8").replace("w", "v"), "utf-8")
+    options: dict[str, Any] = {"training__max_updates": 0, "training__samples": 0}
+    trained(tiny_config(tmp_path, "one", **options))
+    moved = {"data__root": str(tmp_path / "raw2"), "data__prepared_dir": str(tmp_path / "prepared2")}
+    trained(tiny_config(tmp_path, "two", **options, **moved))
+    one, two = (str(tmp_path / run / "checkpoints" / "last.pt") for run in ("one", "two"))
+    refused = [
+        ("translate", TranslateConfig(checkpoint=[one, two]), "two/checkpoints/last.pt: its source vocabulary is not"),
+        ("average", AverageConfig([one, two], "mean.pt"), "another vocabulary than"),
+    ]
+    for name, config, message in refused:
+        with pytest.raises(UserError) as refusal:
+            runpy.run_path(str(SCRIPTS / f"{name}.py"))["main"](config)
+        assert message in str(refusal.value)
+    assert not (tmp_path / "mean.pt").exists()
+    with pytest.raises(UserError, match=r"holds a run with data\.name=tiny, this command says other"):
+        trained(tiny_config(tmp_path, "one", **options, data__name="other"))
+
+
+def test_a_folder_that_is_a_file_is_told(tmp_path: Path) -> None:
+    """Fault: clearing up fails, too, and hides what was wrong behind the name of a temporary file."""
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="file/out: not written"), atomic(tmp_path / "file" / "out"):
+        pass
+
+
+@pytest.mark.parametrize("name", ["/mnt/log", None])
+def test_a_disk_that_fails_anywhere_is_one_line(name: str | None, capsys: pytest.CaptureFixture[str]) -> None:
+    """Fault: a stack trace where standard output, or a file that nobody thought of, goes to a full disk."""
+    with pytest.raises(SystemExit) as end, one_line_failures(TrainConfig):
+        raise OSError(errno.ENOSPC, "No space left on device", name)
+    assert end.value.code == 1
+    assert capsys.readouterr().err == f"error: {name or 'input or output'}: No space left on device\n"
+
+
+def test_ctrl_c_while_packages_load_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
+    """Fault: a stack trace of somebody's imports for a key press in the first seconds."""
+    quiet_interrupt(KeyboardInterrupt, KeyboardInterrupt(), None)
+    assert capsys.readouterr().err == ""
+    quiet_interrupt(ValueError, ValueError("a fault of ours"), None)
+    assert "a fault of ours" in capsys.readouterr().err
