@@ -60,7 +60,8 @@ def serve(path: str, sizes: list[str]) -> None:
                 for stream in streams:
                     os.close(stream)
                 _, status = os.waitpid(child, 0)
-                client.sendall(bytes([os.waitstatus_to_exitcode(status) % 256]))
+                with suppress(OSError):  # who asked may have gone
+                    client.sendall(bytes([os.waitstatus_to_exitcode(status) % 256]))
 
 
 def execute(words: list[str], folder: str, environment: dict[str, str], streams: list[int], sizes: list[str]) -> None:
