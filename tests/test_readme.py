@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from convs2s.data.grammar import generate
+from convs2s.data.builtin.splits import generate
 from helpers import GOLDEN
 from readme_python import CLIENT
 
