@@ -36,7 +36,8 @@ class Marked:
     """A tokeniser as far as pieces are concerned."""
 
     def __init__(self, kind: str, joiner: str) -> None:
-        self.kind, self.joiner, self.symbols = kind, joiner, ["<unk>", "<pad>", "</s>"]
+        self.word_start = "▁" if kind == "sentencepiece" else ""
+        self.joiner, self.symbols = joiner, ["<unk>", "<pad>", "</s>"]
 
 
 PIECES = [

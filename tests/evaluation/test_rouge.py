@@ -114,7 +114,7 @@ def test_recall_by_hand() -> None:
     assert [found[f"{kind}_recall75"].score for kind in ("rouge1", "rouge2", "rougeL")] == [
         pytest.approx(100 * value) for value in (3 / 6, 0, 3 / 6)
     ]
-    found = rouge(["police killed the gunman"], ["the gunman was killed by police", "police kills the gunmen"])
+    found = rouge(["police killed the gunman"], ["the gunman was killed by police"], ["police kills the gunmen"])
     # 4 of 6 and 3 of 4 words (gunmen is no form of gunman to Porter)
     # pairs: "the gunman" of five, "police kill" and "kill the" of three; in order: "the gunman", "police kill the"
     assert found["rouge1_recall75"].score == pytest.approx(100 * (4 + 3) / (6 + 4))

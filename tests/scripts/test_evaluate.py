@@ -139,8 +139,8 @@ def test_a_file_of_one_line(folder: Path, hypothesis: str, reference: str, paper
         score = found[name]["score"]
         assert score is None or 0 <= score <= 100.001, name  # None: rouge-score is not installed
     systems = {"systems": ["one", "one.ref"], "samples": 10, "trials": 10}
-    MAIN(EvaluateConfig(**systems, metrics=[Metric.bleu], output="out", **options))
-    for row in report(folder / "out" / "significance.json")["runs"]:
+    MAIN(EvaluateConfig(**systems, metrics=[Metric.bleu], output="compared", **options))
+    for row in report(folder / "compared" / "significance.json")["runs"]:
         assert 0 <= row["bleu"]["score"] <= 100.001
 
 
