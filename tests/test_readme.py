@@ -22,12 +22,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from convs2s.data.builtin.splits import generate
 from helpers import GOLDEN
 from readme_python import CLIENT
 
 from convs2s.cli import options
 from convs2s.config import TrainConfig
+from convs2s.data.builtin.splits import generate
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
