@@ -19,7 +19,8 @@ from convs2s.config import Average, SearchConfig, SearchPrecision, SelectionConf
 from convs2s.errors import UserError
 from convs2s.model import ConvS2S
 from convs2s.model.incremental import GROUP
-from convs2s.search.beam import beam_search, candidates
+from convs2s.search.beam import beam_search
+from convs2s.search.candidates import candidates
 from convs2s.search.selection import Selection, select, select_batch
 from convs2s.search.trace import Hypothesis
 
