@@ -47,7 +47,7 @@ def find_runs(patterns: Sequence[str]) -> list[Path]:
     """
     found: set[Path] = set()
     for pattern in patterns:
-        if any(sign in pattern for sign in "*?["):
+        if any(sign in pattern for sign in "*?[") and not Path(pattern).is_dir():  # a name may have brackets in it
             path = Path(pattern)
             start = Path(path.anchor)
             folders = [folder for folder in start.glob(str(path.relative_to(start))) if folder.is_dir()]

@@ -224,6 +224,8 @@ def test_runs_are_found_by_folder_and_pattern(tmp_path: Path, monkeypatch: pytes
     assert find_runs(["nothing/*"]) == []
     for patterns in (["results"], ["results/*"], ["results/sweep", "results/a"], [f"{tmp_path}/results/*"]):
         assert [path.resolve() for path in find_runs(patterns)] == [tmp_path / name for name in names]
+    write_run(tmp_path / "bracketed/attention[5]", "quickstart", 1)  # a name and no pattern
+    assert find_runs(["bracketed/attention[5]"]) == find_runs(["bracketed"]) == [Path("bracketed/attention[5]")]
     Path("results/foreign").mkdir()
     with pytest.raises(UserError, match=r"^runs: results/foreign: not a run directory \(no config.yaml\)"):
         find_runs(["results/*"])
