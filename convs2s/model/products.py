@@ -52,7 +52,7 @@ class PackedProduct(Product):
         x, bias = torch.linspace(-1.0, 1.0, 12).view(2, 6), torch.tensor([1.0, -2.0])
         try:
             packed = PackedProduct(x.flip(1), bias)(x)
-        except (AttributeError, RuntimeError, NotImplementedError):
+        except (AttributeError, RuntimeError):
             return False
         return torch.allclose(packed, F.linear(x, x.flip(1), bias), atol=1e-5)
 
