@@ -110,14 +110,14 @@ def read(number: int, steps: Sequence[Step], end: End, columns: Tensor | None, v
         for step in steps:
             step.to_host()
         attention = [step.attention for step in steps]
-        hypothesis.attention = pick(attention, places, own[::-1], columns)
-        hypothesis.original_attention = pick(attention, places, original[::-1], columns)
+        hypothesis.attention = rows_of(attention, places, own[::-1], columns)
+        hypothesis.original_attention = rows_of(attention, places, original[::-1], columns)
         if steps[0].layers is not None:
-            hypothesis.layers = pick([step.layers for step in steps], places, own[::-1], columns)
+            hypothesis.layers = rows_of([step.layers for step in steps], places, own[::-1], columns)
     return hypothesis
 
 
-def pick(attention: Sequence[Tensor | None], places: Sequence[int], rows: Sequence[int], columns: Tensor) -> Tensor:
+def rows_of(attention: Sequence[Tensor | None], places: Sequence[int], rows: Sequence[int], columns: Tensor) -> Tensor:
     """The rows of one hypothesis, (..., tokens, source tokens)."""
     chosen = zip(attention, places, rows, strict=True)
     return torch.stack([step[..., place, row, columns] for step, place, row in chosen if step is not None], -2)
