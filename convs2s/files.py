@@ -19,6 +19,8 @@ def atomic(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
 
     Text is UTF-8 with "\\n" line ends. Raises UserError when the file cannot be written; the old one is then intact.
     """
+    if not path.name:
+        raise UserError(f"{path}: is a folder; give a file in it")
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     text: dict[str, Any] = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
     try:
@@ -29,7 +31,7 @@ def atomic(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
         os.replace(temporary, path)
         sync_folder(path.parent)
     except OSError as error:
-        raise UserError(f"{path}: not written ({error.strerror}); what was there before is intact") from error
+        raise UserError(f"{path}: not written ({error.strerror or error}); what was there before is intact") from error
     finally:
         with suppress(OSError):  # its folder may be gone, or have been a file
             temporary.unlink(missing_ok=True)
@@ -42,6 +44,26 @@ def write_json(path: Path, content: Any, indent: int | None = 1) -> None:
         file.write("\n")
 
 
+def read_json(path: Path, remedy: str) -> dict[str, Any]:
+    """A JSON object; UserError that names the file and the ``remedy`` where it is none."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(content, dict):
+            raise ValueError("not an object")
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"{path}: cannot be read ({error!s:.80}); {remedy}") from error
+    return content
+
+
+def matching(pattern: str) -> list[Path]:
+    """What a path, or a pattern such as results/*, stands for: itself, or what it matches, none or more, sorted."""
+    path = Path(pattern)
+    if path.exists() or not any(sign in pattern for sign in "*?["):  # a name may have brackets in it
+        return [path]
+    start = Path(path.anchor)
+    return sorted(start.glob(str(path.relative_to(start))))
+
+
 def make_folder(folder: Path, option: str) -> None:
     """Make a folder where it is not there; UserError that names the ``option`` it was given by."""
     try:
@@ -51,9 +73,11 @@ def make_folder(folder: Path, option: str) -> None:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove what processes that died in ``atomic`` left in ``folder``; for folders that nobody else writes now."""
+    """Remove what processes that died in ``atomic`` left in ``folder``."""
     for path in folder.glob(".*.tmp"):
-        path.unlink(missing_ok=True)
+        process = path.name.split(".")[-2]
+        if not (process.isdigit() and Path("/proc", process).exists() and int(process) != os.getpid()):
+            path.unlink(missing_ok=True)
 
 
 def sync_folder(folder: Path) -> None:

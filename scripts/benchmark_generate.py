@@ -7,7 +7,6 @@ measured, on random sentences where there is no input= either.
 
 from __future__ import annotations
 
-import json
 import platform
 import sys
 from itertools import islice
@@ -20,7 +19,7 @@ from convs2s.config import BenchmarkGenerateConfig, SearchPrecision, check_minim
 from convs2s.data.lines import read_lines
 from convs2s.errors import UserError
 from convs2s.evaluation.models import load_models
-from convs2s.files import atomic
+from convs2s.files import write_json
 from convs2s.model import Seq2Seq
 from convs2s.model import build as build_model
 from convs2s.search.benchmark import Speed, as_json, measure, random_sources, spread
@@ -36,11 +35,12 @@ def main(config: BenchmarkGenerateConfig) -> None:
             raise UserError(f"{name}={getattr(config, name)}: give one or more numbers, each at least 1")
     if config.threads is not None:
         torch.set_num_threads(config.threads)
-    rows = []
+    rows, parameters = [], 0
     print(f"{torch.get_num_threads()} threads, torch {torch.__version__}, {platform.machine()}")
     print(Speed.HEADER)
     for precision in config.precisions:
         model, tokenizers = build(config, precision)
+        parameters = sum(parameter.numel() for parameter in model.parameters())
         sources = read_sources(config, tokenizers, model)
         for batch in config.batches:
             chosen = spread(sources, config.single_sentences if batch == 1 else config.sentences)
@@ -51,17 +51,16 @@ def main(config: BenchmarkGenerateConfig) -> None:
                 rows.append(speed)
                 print(speed.line(), flush=True)
     if config.output is not None:
-        with atomic(Path(config.output)) as file:
-            found = {
-                "options": sys.argv[1:],
-                "device": str(resolve_device(config.device)),
-                "threads": torch.get_num_threads(),
-                "checkpoint": config.checkpoint,
-                "input": config.input,
-                "generate": [as_json(row) for row in rows],
-            }
-            json.dump(found, file, indent=1)
-            file.write("\n")
+        found = {
+            "options": sys.argv[1:],
+            "device": str(resolve_device(config.device)),
+            "threads": torch.get_num_threads(),
+            "checkpoint": config.checkpoint,
+            "parameters": parameters,
+            "input": config.input,
+            "generate": [as_json(row) for row in rows],
+        }
+        write_json(Path(config.output), found)
 
 
 def build(config: BenchmarkGenerateConfig, precision: SearchPrecision) -> tuple[Seq2Seq, Tokenizers | None]:

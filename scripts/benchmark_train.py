@@ -8,7 +8,6 @@ en-de model: models=[en_de_paper] sentences=160
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -19,15 +18,16 @@ import yaml
 from convs2s.cli import CONFIGS, run
 from convs2s.config import BenchmarkTrainConfig, ModelConfig, TrainingConfig, check_minimum, from_plain
 from convs2s.errors import UserError
-from convs2s.files import atomic
+from convs2s.files import write_json
 from convs2s.model import build
 from convs2s.training.benchmark import Shape, measure
 from convs2s.training.distributed import resolve_device
 
-# The shapes on which peers were measured; file in configs/model, sentences, vocabularies.
+# The shapes on which peers were measured, and the contrast; file in configs/model, sentences, vocabularies.
 MODELS = {
     "iwslt": ("base", 128, (7072, 5208)),
-    "lstm_attention": ("lstm_attention", 128, (7072, 5208)),
+    "ablation_small": ("ablation_small", 32, (7072, 5208)),
+    "lstm_attention_small": ("lstm_attention_small", 32, (7072, 5208)),
     "en_de_paper": ("en_de", 96, (40000, 40000)),
     "en_de_release": ("en_de_release", 96, (40000, 40000)),
 }
@@ -58,16 +58,14 @@ def main(config: BenchmarkTrainConfig) -> None:
                 flush=True,
             )
     if config.output is not None:
-        with atomic(Path(config.output)) as file_object:
-            found = {
-                "options": sys.argv[1:],
-                "device": str(device),
-                "threads": torch.get_num_threads(),
-                "sentences": config.sentences,
-                "train": rows,
-            }
-            json.dump(found, file_object, indent=1)
-            file_object.write("\n")
+        found = {
+            "options": sys.argv[1:],
+            "device": str(device),
+            "threads": torch.get_num_threads(),
+            "sentences": config.sentences,
+            "train": rows,
+        }
+        write_json(Path(config.output), found)
 
 
 if __name__ == "__main__":

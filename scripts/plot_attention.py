@@ -27,7 +27,7 @@ from convs2s.errors import UserError
 from convs2s.evaluation.alignment_error import Comparison
 from convs2s.evaluation.attention import Attention, Reader
 from convs2s.evaluation.attention_page import PAGE, file_name, page
-from convs2s.evaluation.attention_picture import draw
+from convs2s.evaluation.attention_picture import draw, figure_class
 from convs2s.evaluation.models import load_models
 from convs2s.files import atomic, make_folder, write_json
 from convs2s.search.lexicon import Links, read_links
@@ -41,6 +41,8 @@ PICTURES = (PictureFormat.png, PictureFormat.svg, PictureFormat.pdf)
 def main(config: PlotAttentionConfig) -> None:
     if config.alignment is not None and config.target is None:
         raise UserError("alignment= is that of a given translation: give target=, too")
+    if set(PICTURES) & set(config.formats):
+        figure_class()  # before anything is translated
     own = run_directory(Path(config.checkpoint)) / "attention"
     folder = own if config.output is None else Path(config.output)
     (model,), tokenizers = load_models([config.checkpoint], config.device, config.search.precision)
@@ -58,7 +60,9 @@ def main(config: PlotAttentionConfig) -> None:
 
     comparison = Comparison(config.alignment or "")
     kept: list[Attention] = []
+    drawn = 0
     for attention in shown(found):
+        drawn += 1
         for kind in config.formats:
             path = folder / f"line{attention.line}.{kind.value}"
             if kind in PICTURES:
@@ -76,7 +80,7 @@ def main(config: PlotAttentionConfig) -> None:
     if links:
         print("\n".join(comparison.lines()))
         write_json(folder / "alignment.json", comparison.as_json())
-    print(f"{folder}: {', '.join(kind.value for kind in config.formats)} of {len(lines)} lines")
+    print(f"{folder}: {', '.join(kind.value for kind in config.formats)} of {drawn} lines")
 
 
 def shown(found: Iterator[Attention | None]) -> Iterator[Attention]:

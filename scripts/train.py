@@ -12,7 +12,7 @@ from convs2s.cli import run
 from convs2s.config import TrainConfig
 from convs2s.evaluation.evaluate import evaluate_run
 from convs2s.training.loop import train
-from convs2s.training.run import Stopped
+from convs2s.training.signals import Stopped
 
 
 def main(config: TrainConfig) -> None:

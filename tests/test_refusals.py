@@ -15,6 +15,7 @@ from runs import tiny_config, trained, write_corpus
 
 from convs2s.cli import CONFIGS, one_line, one_line_failures, plain, quiet_interrupt, register
 from convs2s.config import (
+    Annealing,
     AverageConfig,
     BenchmarkDataConfig,
     BenchmarkGenerateConfig,
@@ -63,6 +64,10 @@ IMPOSSIBLE: dict[str, tuple[dict[str, Any], str]] = {
     "infinite rate": ({"optimizer__lr": float("inf")}, "optimizer.lr=inf must be a finite number"),
     "momentum": ({"optimizer__momentum": 1.0}, "optimizer.momentum=1.0 must be below 1"),
     "shrink": ({"optimizer__shrink": 1.0}, "optimizer.shrink=1.0 must be above 1"),
+    "annealing": (
+        {"optimizer__anneal_after": 3, "optimizer__annealing": Annealing.none},
+        "optimizer.anneal_after needs optimizer.annealing=fast or slow",
+    ),
     "signal": ({"training__stop_signals": ["SIGKILL"]}, "training.stop_signals: SIGKILL is no signal that can be"),
     "no signal": ({"training__stop_signals": ["SIGFOO"]}, "training.stop_signals: SIGFOO is no signal that can be"),
     "beam": ({"search__beam": 0, "training__samples": 0}, "search.beam=0 must be at least 1"),

@@ -145,7 +145,7 @@ class ModelConfig:
     encoder_gradient: EncoderGradient = option(
         EncoderGradient.original,
         "divide gradients of the encoder's weights by 2 x (original) or 1 x (paper) the number of attention layers, "
-        "or (output) by 2 x at the encoder's output, embeddings included (PyTorch release)",
+        "or (output) by 2 x at the encoder's output, embeddings included (PyTorch release); unscaled: not at all",
     )
     weight_norm_eps: float = option(1e-4, "w = g v / sqrt(|v|^2 + eps) (original: 1e-4; paper: 0)")
 
@@ -167,20 +167,20 @@ class ModelConfig:
     def check(self) -> None:
         """Raise UserError for a model that cannot be built, naming the option."""
         least = {"embedding": 1, "output_embedding": 1, "bottleneck": 0, "weight_norm_eps": 0.0}
+        least |= {"max_positions": 4, "max_target_positions": 4}  # rows: of <unk> and <pad>, a word and </s>
         check_minimum("model", self, least)
-        for name, stack in (("encoder", self.encoder.layers), ("decoder", self.decoder.layers)):
-            if not stack:
+        for name, side in (("encoder", self.encoder), ("decoder", self.decoder)):
+            if not side.layers:
                 raise UserError(
                     f"model.{name}.layers is empty: give at least one layer, e.g. [{{channels: 256, kernel: 3}}]"
                 )
-            for layer in stack:
+            for layer in side.layers:
                 if min(layer.channels, layer.kernel, layer.repeat) < 1:
                     raise UserError(f"model.{name}.layers: channels, kernel and repeat must be at least 1, not {layer}")
                 if self.bottleneck and layer.channels < self.bottleneck:
                     raise UserError(
                         f"model.bottleneck={self.bottleneck} leaves no channel of a {layer.channels}-channel layer"
                     )
-        for name, side in (("encoder", self.encoder), ("decoder", self.decoder)):
             count = sum(layer.repeat for layer in side.layers)
             distances = [1] * count if side.residuals is None else side.residuals
             if len(distances) != count or not all(0 <= back <= number for number, back in enumerate(distances, 1)):
@@ -193,9 +193,9 @@ class ModelConfig:
                 )
         for place in ("source", "target", "hidden", "output"):
             if not 0.0 <= self.rate(place) < 1.0:
-                raise UserError(f"model.dropout_{place} (or model.dropout) must be in [0, 1), not {self.rate(place)}")
-        least = {"max_positions": 4, "max_target_positions": 4, "embedding": 1, "output_embedding": 1, "bottleneck": 0}
-        check_minimum("model", self, least)  # 4 rows: of <unk> and <pad>, a word and </s>
+                raise UserError(
+                    f"model.dropout_{place} (or model.dropout)={self.rate(place)} must be at least 0 and below 1"
+                )
         if self.share_output and self.lookup_output:
             raise UserError("model.share_output and model.lookup_output are two kinds of output layer: choose one")
         if self.share_output and self.embedding != self.output_embedding:

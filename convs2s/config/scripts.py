@@ -106,10 +106,12 @@ class BenchmarkTrainConfig:
     """scripts/benchmark.py train."""
 
     models: list[str] = option(
-        ["iwslt"], "what to train: iwslt (4 + 3 layers of 256), lstm_attention, en_de_paper, en_de_release"
+        ["iwslt"],
+        "what to train: iwslt (4 + 3 layers of 256), ablation_small and lstm_attention_small (the contrast), "
+        "en_de_paper, en_de_release",
     )
     precisions: list[Precision] = option([Precision.fp32], "fp32, bf16, fp16")
-    sentences: int | None = option(None, "sentences a batch; null: 128 for iwslt, 96 for the others")
+    sentences: int | None = option(None, "sentences a batch; null: 128 for iwslt, 32 for the contrast, 96 for en-de")
     length: int = option(25, "tokens of every source and target, </s> included")
     repeat: int = option(7, "updates that count; their median is reported")
     convolution: ConvolutionForm = option(ConvolutionForm.auto, "as training.convolution")

@@ -48,7 +48,10 @@ class OptimizerConfig:
     shrink: float = option(10.0, "lr is divided by this at an annealing step (original: -lrshrink)")
     min_lr: float = option(1e-5, "training ends below this lr (original, NAG: 1e-5; paper: 1e-4)")
     min_epoch_to_anneal: int = option(0, "no annealing before this epoch (original: -minepochtoanneal)")
-    anneal_after: int | None = option(None, "anneal after this epoch whatever the validation loss; null: never forced")
+    anneal_after: int | None = option(
+        None,
+        "anneal after this epoch whatever the validation loss (not before min_epoch_to_anneal); null: never forced",
+    )
 
     def check(self) -> None:
         """Raise UserError for a value that cannot work, naming the option."""
@@ -57,6 +60,8 @@ class OptimizerConfig:
             raise UserError(f"optimizer.momentum={self.momentum} must be below 1")
         if not self.shrink > 1.0:
             raise UserError(f"optimizer.shrink={self.shrink} must be above 1")
+        if self.anneal_after is not None and self.annealing == Annealing.none:
+            raise UserError("optimizer.anneal_after needs optimizer.annealing=fast or slow")
 
 
 class Precision(str, Enum):
@@ -119,7 +124,9 @@ class TrainingConfig:
     )
     keep: int | None = option(None, "also keep the checkpoint of every n-th epoch; null: last and best only")
     init_from: str | None = option(
-        None, "checkpoint that a new run starts from (fine-tuning): weights, tokenisers, text and model, dropout apart"
+        None,
+        "checkpoint that a new run starts from (fine-tuning): weights, tokenisers, text and model, dropout apart; "
+        "it must stay where it is until the run ends",
     )
     precision: Precision = option(
         Precision.fp32, "type of the matrix products; weights and updates are fp32 (bf16: CPU, GPU; fp16: GPU, scaled)"

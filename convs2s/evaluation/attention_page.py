@@ -16,14 +16,22 @@ STYLE = """
 body { font: 14px system-ui, sans-serif; margin: 1.5em; color: #222; background: #fff }
 h2 { font-size: 1em; margin: 2.5em 0 .5em }
 .panels { display: flex; flex-wrap: wrap; gap: 1.5em }
-table { border-collapse: collapse }
-caption { text-align: left; color: #666; padding-bottom: .3em }
-th { font-weight: normal; text-align: right; padding: 0 .4em; white-space: nowrap }
-thead th { vertical-align: bottom; padding: .2em 0 }
-thead span { writing-mode: vertical-rl; transform: rotate(180deg) }
-td { width: 1.1em; min-width: 1.1em; height: 1.1em; border: 1px solid #eee; background: rgb(8 48 107 / var(--a)) }
-.used td { width: auto; border: 0; background: none; padding: 0 .4em }
+.used { align-self: start }
+.used caption { text-align: left; color: #666 }
+.used th { font-weight: normal; text-align: right }
+.used td { padding: 0 .4em }
 small { color: #666 }
+"""
+MAP_STYLE = """
+.map { border-collapse: collapse; font: 14px system-ui, sans-serif; color: #222; background: #fff }
+.map caption { text-align: left; color: #666; background: #fff; padding-bottom: .3em }
+.map th { font-weight: normal; text-align: right; padding: 0 .4em; white-space: nowrap; border: 0; background: none }
+.map thead th { vertical-align: bottom; padding: .2em 0 }
+.map thead span { writing-mode: vertical-rl; transform: rotate(180deg) }
+.map td {
+  width: 1.1em; min-width: 1.1em; height: 1.1em; padding: 0; border: 1px solid #eee;
+  background: rgb(8 48 107 / var(--a));
+}
 """
 
 
@@ -35,7 +43,7 @@ def page(sentences: Sequence[Attention], title: str, number: int, pages: int) ->
     parts = [
         "<!DOCTYPE html>",
         '<html lang="en"><head><meta charset="utf-8">',
-        f"<title>{escape(title)}</title><style>{STYLE}</style></head><body>",
+        f"<title>{escape(title)}</title><style>{STYLE}{MAP_STYLE}</style></head><body>",
         f"<h1>{escape(title)}</h1>",
         "<p>Rows: target, columns: source; a row shows where the decoder looked before it wrote the word. "
         "White is 0, dark is 1.</p>",
@@ -70,10 +78,15 @@ def sentence(attention: Attention) -> Iterator[str]:
     yield "</div>"
 
 
-def panel(title: str, source: Sequence[str], target: Sequence[str], weights: Floats) -> str:
-    """A table whose cells are as dark as ``weights`` (target, source) are large."""
+def panel(title: str, source: Sequence[str], target: Sequence[str], weights: Sequence[Sequence[float]] | Floats) -> str:
+    """A table (style: MAP_STYLE) whose cells are as dark as ``weights`` (target, source) are large.
+
+    Raises ValueError where sizes do not fit.
+    """
+    if len(weights) != len(target) or any(len(row) != len(source) for row in weights):
+        raise ValueError(f"{len(weights)} rows for {len(target)} target and {len(source)} source tokens")
     head = "".join(f"<th><span>{escape(token)}</span></th>" for token in source)
-    rows = [f"<table><caption>{escape(title)}</caption><thead><tr><th></th>{head}</tr></thead><tbody>"]
+    rows = [f'<table class="map"><caption>{escape(title)}</caption><thead><tr><th></th>{head}</tr></thead><tbody>']
     for token, row in zip(target, weights, strict=True):
         cells = "".join(f'<td style="--a:{weight:.2f}" title="{weight:.3f}"></td>' for weight in row)
         rows.append(f"<tr><th>{escape(token)}</th>{cells}</tr>")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,15 @@ from convs2s.errors import UserError
 COLUMNS = 4  # panels beside each other
 
 
+def figure_class() -> Any:
+    """matplotlib's Figure; UserError where the package is missing."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise UserError("pictures need matplotlib: pip install -e '.[plot]'") from None
+    return Figure
+
+
 def draw(
     path: Path, source: Sequence[str], target: Sequence[str], weights: NDArray[np.floating], numbers: Sequence[int]
 ) -> None:
@@ -24,16 +34,12 @@ def draw(
 
     The format follows from the path's suffix. Raises UserError where matplotlib is missing or the disk refuses.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise UserError("pictures need matplotlib: pip install -e '.[plot]'") from None
     panels = [(f"layer {number}", layer) for number, layer in zip(numbers, weights, strict=True)]
     panels.append(("average", weights.mean(0)))
     columns = min(COLUMNS, len(panels))
     rows = math.ceil(len(panels) / columns)
     width, height = 1.2 + 0.24 * len(source), 1.2 + 0.24 * len(target)
-    figure = Figure(figsize=(columns * width, rows * height), layout="constrained")
+    figure = figure_class()(figsize=(columns * width, rows * height), layout="constrained")
     grid = figure.subplots(rows, columns, squeeze=False)
     for i, axes in enumerate(grid.flat):
         if i >= len(panels):

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from statistics import fmean
 
 from convs2s.evaluation.ablations import Ablation, Verdict, varied
-from convs2s.evaluation.contrast import TRAINING, TRANSLATION, Contrast
+from convs2s.evaluation.contrast import TRANSLATION, Contrast
 from convs2s.evaluation.measures import VALIDATION, Group
 from convs2s.evaluation.paper import METRICS, Case, SpeedTable
 from convs2s.evaluation.plots import GRID, Plot, capital
 from convs2s.evaluation.section import Code, Section, number, once, spread, trimmed
 from convs2s.evaluation.speed import SpeedResult
 
+LONG = 1.1  # translations of so many times the references' length are no translations of another style
 SHORT = {VALIDATION: "perplexity", "bleu_paper": "BLEU"}
 TOLD = ("data", "encoder", "decoder", "embedding", "positions", "attention", "batch", "epochs")  # about our runs
 
@@ -58,7 +60,21 @@ def told(one: Ablation) -> str:
     parts = [f"Ours: {'; '.join([f'experiment {group.first.run.config.experiment}', *facts, *tests])}; {seeds(one)}."]
     if missing:
         parts.append(f"Not run: {'; '.join(missing)}.")
-    return " ".join(parts)
+    return " ".join([*parts, *unending(one)])
+
+
+def unending(one: Ablation) -> list[str]:
+    """A sentence where translations are much longer than their references: BLEU then says how many do not end."""
+    ratios = {}
+    for groups in one.figures.values():
+        for system, group in groups.items():
+            reports = [member.run.reports.get(member.report, {}) for member in group.members]
+            found = [float(report["length_ratio"]) for report in reports if "length_ratio" in report]
+            if found and fmean(found) > LONG:
+                ratios[system] = f"{number(fmean(found))} times (“{system}”)"
+    if not ratios:
+        return []
+    return [f"Translations are {', '.join(ratios.values())} as long as the references: many repeat themselves."]
 
 
 def seeds(one: Ablation) -> str:
@@ -73,8 +89,8 @@ def direction(one: Ablation) -> str:
         answers = [answer(verdict) for verdict in found if verdict.claim is claim and verdict.holds is not None]
         parts.append(f"{claim.says}: {', '.join(answers) or 'not run'}")
     asked = [verdict for verdict in found if verdict.holds is not None]
-    count = f"{sum(verdict.holds is True for verdict in asked)} of {len(asked)}"
-    return f"The paper's directions in our runs ({seeds(one)}; {count} hold). {'; '.join(map(capital, parts))}."
+    count = f"{sum(verdict.holds is True for verdict in asked)} of the {len(asked)} that could be asked hold"
+    return f"The paper's directions in our runs ({seeds(one)}; {count}). {'; '.join(map(capital, parts))}."
 
 
 def answer(verdict: Verdict) -> str:
@@ -124,17 +140,16 @@ def contrast_section(found: Sequence[Contrast]) -> Section:
     """ConvS2S beside the LSTM."""
     words = (
         "Multi30k German-English in BPE pieces, trained alike: text, batches, epochs, optimiser. Perplexity is that of "
-        "validation; BLEU and sentences a second are of test 2016 at beam 5; tokens a second are target tokens in "
-        "training, without validation. Speeds are of the machine and the threads that each run had, and stand beside "
-        "each other only where these are alike and nothing else ran."
+        "validation; BLEU and sentences a second are of test 2016 at beam 5, with the threads named. How fast both "
+        "train: Speed, contrast."
     )
-    headings = ["system", "parameters", "perplexity", "BLEU", "BLEU of", "tokens/s in training"]
+    headings = ["system", "parameters", "perplexity", "BLEU", "BLEU of"]
     headings += ["sentences/s in translation", "threads", "epochs", "seeds", "command"]
     rows = []
     for one in found:
         figures = one.figures
         if VALIDATION not in figures:
-            rows.append([one.system.name, *["not run"] * 3, "", *["not run"] * 2, "", "", "", Code(one.system.command)])
+            rows.append([one.system.name, *["not run"] * 3, "", "not run", "", "", "", Code(one.system.command)])
             continue
         first, bleu = figures[VALIDATION], one.bleu
         rows.append(
@@ -143,25 +158,24 @@ def contrast_section(found: Sequence[Contrast]) -> Section:
                 "not recorded" if one.parameters is None else f"{one.parameters:,}",
                 mean(first),
                 "not scored" if bleu is None else mean(bleu),
-                "" if bleu is None else METRICS[bleu.first.metric].label.removeprefix("BLEU, "),
-                mean(figures[TRAINING], 0) if TRAINING in figures else "not recorded",
+                "" if bleu is None else METRICS[bleu.first.metric].label.removeprefix("BLEU").lstrip(", "),
                 mean(figures[TRANSLATION], 1) if TRANSLATION in figures else "not scored",
                 str(first.first.run.threads or ""),
                 first.facts["epochs"],
-                ", ".join(str(member.run.config.seed) for member in first.members),
+                ", ".join(first.seeds),
                 Code(first.first.run.command),
             ]
         )
     kept = trimmed(headings, rows)
-    return Section("The contrast: ConvS2S and an LSTM with the same attention", 2, [words], *kept)
+    return Section("The contrast: ConvS2S and an LSTM with attention", 2, [words], *kept)
 
 
 def speed_sections(found: Sequence[SpeedResult]) -> list[Section]:
     """A chapter: speeds per unit of yardstick."""
     words = (
-        "The yardstick is the rate of float32 matrix products (2048 × 2048) with the same threads in the same run. "
-        "Speeds move between machines, speed per GFLOP/s much less; the target is for that. Others' were measured "
-        "once, where the yardstick was 217 GFLOP/s."
+        "The yardstick is the rate of float32 matrix products (2048 × 2048) with the same threads in the same run, its "
+        "median where it was measured several times; the target is for speed per GFLOP/s. Others' were measured once, "
+        "on two cores with AVX-512, where the yardstick was 217 GFLOP/s."
     )
     return [Section("Speed", 2, [words]), *map(speed_section, found)]
 
@@ -213,6 +227,5 @@ def in_short(ablations: Iterable[Ablation], contrast: Sequence[Contrast]) -> lis
         if VALIDATION in one.figures:
             parts = [f"perplexity {mean(one.figures[VALIDATION])}"]
             parts += [f"BLEU {mean(one.bleu)}"] if one.bleu is not None else []
-            parts += [f"{mean(one.figures[TRAINING], 0)} tokens/s in training"] if TRAINING in one.figures else []
             lines.append(f"Contrast: {one.system.name}: {', '.join(parts)}")
     return lines

@@ -65,7 +65,7 @@ class Comparison:
 
 
 def compare(runs: Sequence[RunRecord], benchmarks: Sequence[Benchmark] = ()) -> Comparison:
-    """Lay runs, or none, beside every published figure.  Raises UserError for two runs of the same seed."""
+    """Lay runs, or none, beside every published figure. Raises UserError for two runs of the same seed."""
     peers, paper = read(PEERS), read(PAPER)
     measured = [one for run in runs for one in measurements(run)]
     lines = []
@@ -138,10 +138,14 @@ def differences(group: Group, metric: str, row: Row) -> list[str]:
 
 
 def command(row: Row) -> str:
-    """What would make a row's figure."""
-    training = " ".join(filter(None, [f"python scripts/train.py experiment={row.experiment}", row.options]))
-    beam = row.select.get("beam", "5")
-    if beam == "5":
-        return training
-    checkpoint = f"runs/{row.experiment}/checkpoints/best.pt"
-    return f"{training} && python scripts/evaluate.py checkpoint={checkpoint} search.beam={beam}"
+    """What would make a row's figure, in a shell; a training scores its first test split with beam 5 by itself."""
+    run, models, beam = f"runs/{row.experiment}", int(row.select.get("models", 1)), row.select.get("beam", "5")
+    training = ["python scripts/train.py", f"experiment={row.experiment}", *filter(None, [row.options])]
+    checkpoint = f"{run}/checkpoints/best.pt"
+    if models > 1:
+        seeds = ",".join(str(seed) for seed in range(1, models + 1))
+        training += ["-m", f"'run_dir={run}_seed${{seed}}'", f"seed={seeds}"]
+        checkpoint = f"\"[$(echo {run}_seed{{1..{models}}}/checkpoints/best.pt | tr ' ' ,)]\""
+    scoring = ["python scripts/evaluate.py", f"checkpoint={checkpoint}"]
+    scoring += [f"split={row.split}"] * bool(row.split) + [f"search.beam={beam}"] * (beam != "5")
+    return " ".join(training if models == 1 and len(scoring) == 2 else [*training, "&&", *scoring])

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import fmean
 
+from convs2s.evaluation.matching import has
 from convs2s.evaluation.measures import VALIDATION, Group, Measured, grouped
 from convs2s.evaluation.paper import Curve
 from convs2s.evaluation.significance import Interval, mean_interval
@@ -48,8 +49,6 @@ def compare_curves(curve: Curve, measured: Iterable[Measured]) -> list[CurveResu
     fit = [
         one
         for one in measured
-        if one.metric == VALIDATION
-        and one.run.config.experiment == curve.experiment
-        and all(one.facts[name] == text for name, text in curve.select.items())
+        if one.metric == VALIDATION and one.run.config.experiment == curve.experiment and has(one.facts, curve.select)
     ]
     return [CurveResult(curve, group) for group in grouped(fit)] or [CurveResult(curve, None)]

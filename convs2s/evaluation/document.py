@@ -71,7 +71,7 @@ def cells(line: Line) -> list[str]:
     start = [system, metric.label, number(line.published, metric.digits)]
     if line.group is None or ours is None:
         return [*start, line.state, "", "", "", "", Code(line.command)]
-    seeds = ", ".join(str(member.run.config.seed) for member in line.group.members)
+    seeds = ", ".join(line.group.seeds)
     shown = spread(ours, metric.digits)
     return [
         *start,
@@ -95,7 +95,7 @@ def curve_section(result: CurveResult, plots: Sequence[Plot]) -> Section:
             kept = "within" if result.largest <= curve.bound else "NOT within"
             bound = f", {kept} the bound of {100 * curve.bound:g} %"
         words.append(f"Largest relative difference of the means: {100 * result.largest:.1f} %{bound}.")
-        seeds = ", ".join(str(member.run.config.seed) for member in result.group.members)
+        seeds = ", ".join(result.group.seeds)
         words.append(f"Our seeds: {seeds}; theirs: {len(curve.seeds)}.")
     rows = []
     for epoch in published:
@@ -118,7 +118,7 @@ def others_section(groups: Sequence[Group]) -> Section:
         rows.append(
             [
                 first.run.config.experiment,
-                ", ".join(str(member.run.config.seed) for member in group.members),
+                ", ".join(group.seeds),
                 METRICS[first.metric].label,
                 first.test or group.facts["data"],
                 number(ours.mean, digits),

@@ -17,11 +17,11 @@ from convs2s.data.lines import Text, read_pairs
 from convs2s.data.prepare import split_paths
 from convs2s.data.storage import sha256
 from convs2s.errors import UserError
-from convs2s.evaluation.figures import figures, unknown_words
+from convs2s.evaluation.figures import check_references, figures, unknown_words
 from convs2s.evaluation.models import block_size, load_models, load_translator
 from convs2s.evaluation.perplexity import perplexity, unknown_pieces
-from convs2s.evaluation.results import Report, make_folder, markdown, origin, summary, write
-from convs2s.files import atomic
+from convs2s.evaluation.results import Report, markdown, origin, summary, write
+from convs2s.files import atomic, make_folder
 from convs2s.messages import say
 from convs2s.search.translate import Translation, Translator, Warner, blocks, translate_blocks
 from convs2s.search.workers import translate_in_workers
@@ -72,11 +72,12 @@ def evaluate_split(
     source, *targets = split_paths(data, split, say) if files is None else map(Path, files)
     sources, *raw = read_aligned(source, *targets)
     references = [[remove_joiners(line, config.text.joiner) for line in text] for text in raw]
+    check_references(references)
     folder = run_directory(Path(paths[0])) if output is None else Path(output)
     name = report_name(split if files is None else source.name.removesuffix(".gz"), ensemble_name(paths), search)
     text_path, report_path = folder / "translations" / f"{name}.txt", folder / "evaluation" / f"{name}.json"
     for path in (text_path, report_path):
-        make_folder(path.parent)
+        make_folder(path.parent, "output")
 
     models, tokenizers = load_models(paths, device, search.precision)
     start = time.perf_counter()
@@ -84,6 +85,8 @@ def evaluate_split(
     found = translations(ready, partial(load_translator, paths, device, search, name=str(source)), sources)
     seconds = time.perf_counter() - start
     hypotheses = [translation.text for translation in found]
+    with atomic(text_path) as file:
+        file.writelines(f"{hypothesis}\n" for hypothesis in hypotheses)
 
     pieces = [[i for i in one.hypothesis.ids if i != EOS] for one in found if one.hypothesis is not None]
     report: Report = {
@@ -113,8 +116,6 @@ def evaluate_split(
         "device": device,
         "threads": torch.get_num_threads(),
     }
-    with atomic(text_path) as file:
-        file.writelines(f"{hypothesis}\n" for hypothesis in hypotheses)
     write(report_path, report, markdown(report))
     return report | {"report": str(report_path)}
 
@@ -142,7 +143,7 @@ def evaluate_file(
     if output is None and folder.name == "translations":
         folder = folder.parent
     report_path = folder / "evaluation" / f"{path.name}.json"
-    make_folder(report_path.parent)
+    make_folder(report_path.parent, "output")
     if not any(line.strip() for line in lines):
         say(f"warning: {hypotheses}: every line is blank")
     report: Report = {

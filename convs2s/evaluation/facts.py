@@ -72,8 +72,9 @@ def report_facts(report: Mapping[str, Any]) -> dict[str, str]:
     search, facts = report.get("search"), {}
     if isinstance(search, dict):
         facts["beam"] = str(search.get("beam"))
-        facts["length penalty"] = f"{search.get('lenpen', 1):g}"
+        facts["length penalty"] = f"{float(search.get('lenpen', 1)):g}"
         facts["shortest output"] = str(search.get("min_length"))
+        facts["longest output"] = str(search.get("max_length"))
         unknown = search.get("unknown")
         facts["unknown words"] = "replaced" if isinstance(unknown, dict) and unknown.get("replace") else "as they are"
     facts["models"] = str(len(report.get("checkpoints", [None])))

@@ -27,16 +27,16 @@ def figures(
     """Scores by name, length ratio, BLEU by length, and how many hypotheses are blank.
 
     segmented: the text is in words between spaces and also gets ``bleu_tokenized``; language and lowercase: as in
-    ``paper_bleu``; sources: what the lengths are of, else the first references. Raises UserError for blank references.
+    ``paper_bleu``, whose figure is ``bleu_paper`` or, lower-cased, ``bleu_lowercased``; sources: what the lengths are
+    of, else the first references. Raises UserError for blank references.
     """
-    if not any(line.strip() for line in references[0]):
-        raise UserError("nothing to score: every reference is blank")
+    check_references(references)
     scores: dict[str, Score] = {}
     if Metric.bleu in metrics:
         scores["bleu"] = bleu(hypotheses, *references)
         if segmented:
             scores["bleu_tokenized"] = bleu(hypotheses, *references, tokenize="none")
-        scores["bleu_paper"] = paper_bleu(
+        scores["bleu_lowercased" if lowercase else "bleu_paper"] = paper_bleu(
             hypotheses, *references, language=language, segmented=segmented, lowercase=lowercase
         )
     if Metric.chrf in metrics:
@@ -54,6 +54,12 @@ def figures(
             "buckets": buckets(hypotheses, references, references[0] if sources is None else sources),
         }
     return found | {"sentences": len(hypotheses), "blank": sum(not line.strip() for line in hypotheses)}
+
+
+def check_references(references: Sequence[Lines]) -> None:
+    """Raise UserError where there is nothing to compare with."""
+    if not any(line.strip() for line in references[0]):
+        raise UserError("nothing to score: every reference is blank")
 
 
 def buckets(hypotheses: Lines, references: Sequence[Lines], measured: Lines) -> list[dict[str, Any]]:

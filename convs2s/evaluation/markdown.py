@@ -14,8 +14,9 @@ END = "<!-- compare.py: end -->"
 READING = (
     "“Ours” is the mean over the seeds named (± their standard deviation), “difference” is ours minus the published "
     "figure, the interval is that of the mean (Student's t; a single seed has none). Where metric, test set or, for a "
-    "perplexity, data or vocabulary are not the published figure's, nothing is subtracted and the line says so. What "
-    "was not run is called so; – stands beside figures of others that no experiment of ours is about."
+    "perplexity, data or vocabulary are not the published figure's, nothing is subtracted and the line says so. DIR in "
+    "a command is a folder of one's own. What was not run is called so; – stands beside figures of others that no "
+    "experiment of ours is about."
 )
 
 

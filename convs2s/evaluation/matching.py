@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from convs2s.evaluation.measures import VALIDATION, Measured
 from convs2s.evaluation.paper import METRICS, Row, Table
 
-BLEU = ("bleu_paper", "bleu_tokenized", "bleu")  # what stands in for another BLEU, the nearest first
+BLEU = ("bleu_paper", "bleu_tokenized", "bleu_lowercased", "bleu")  # what stands in for another BLEU, the nearest first
 PERPLEXITIES = (VALIDATION, "perplexity")
 
 

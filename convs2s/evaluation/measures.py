@@ -41,6 +41,10 @@ class Group:
         return self.members[0]
 
     @property
+    def seeds(self) -> list[str]:
+        return [str(member.run.config.seed) for member in self.members]
+
+    @property
     def interval(self) -> Interval:
         return mean_interval([member.value for member in self.members])
 
@@ -64,7 +68,11 @@ def measurements(run: RunRecord) -> list[Measured]:
         text = f"training text {run.config.data.source}-{run.config.data.target}"
         found.append(Measured(run, "target_words_per_second", run.tokens_per_second, text, "", facts, training))
     for name, report in run.reports.items():
-        conditions = facts | report_facts(report)
+        try:
+            conditions = facts | report_facts(report)
+        except (TypeError, ValueError) as error:
+            path = run.directory / "evaluation" / f"{name}.json"
+            raise UserError(f"{path}: damaged ({error!s:.80}); score the run again, or leave it out") from error
         for metric in METRICS:
             if (value := score(report.get(metric))) is not None:
                 signature = report[metric].get("signature", "") if isinstance(report[metric], dict) else ""

@@ -36,7 +36,7 @@ def load_models(
                     f"{path}: its {side} vocabulary is not that of {checkpoints[0]}; models that translate together "
                     "must come from runs with the same tokenisers"
                 )
-        model = build_model(checkpoint).to(place)
+        model = build_model(checkpoint, str(path)).to(place)
         model.fold(precision)
         models.append(model)
     assert shared is not None

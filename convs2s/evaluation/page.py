@@ -11,11 +11,11 @@ from html import escape
 from pathlib import Path
 
 from convs2s.errors import UserError
-from convs2s.evaluation.heat_map import heat_map
+from convs2s.evaluation.attention_page import MAP_STYLE, panel
 from convs2s.evaluation.markdown import READING
 from convs2s.evaluation.plots import slug
-from convs2s.evaluation.run_record import read_json
 from convs2s.evaluation.section import Code, Section
+from convs2s.files import read_json
 
 NUMBER = ' class="number"'
 HERE = Path(__file__).parent
@@ -23,7 +23,7 @@ PICTURE_TYPES = {".svg": "image/svg+xml", ".png": "image/png"}
 
 
 def page(sections: Sequence[Section], command: str) -> str:
-    """The whole page.  Raises UserError for a picture of attention that cannot be read."""
+    """The whole page. Raises UserError for a picture of attention that cannot be read."""
     links = "\n".join(
         f'<li><a href="#{anchor(section)}">{escape(section.title)}</a></li>'
         for section in sections
@@ -39,7 +39,7 @@ def page(sections: Sequence[Section], command: str) -> str:
 <title>ConvS2S: results</title>
 <link rel="icon" href="data:,">
 <style>
-{style}</style>
+{style}{MAP_STYLE}</style>
 </head>
 <body>
 <header>
@@ -99,7 +99,7 @@ def picture(path: Path, run: str) -> str:
     try:
         content = b64encode(path.read_bytes()).decode("ascii")
     except OSError as error:
-        raise UserError(f"{path}: unreadable ({error.strerror}); leave the run out") from error
+        raise UserError(f"{path}: cannot be read ({error.strerror}); leave the run out") from error
     words = escape(f"attention of {run}, {path.stem}: a panel for each decoder layer, source across, target down")
     source = f"data:{PICTURE_TYPES[path.suffix]};base64,{content}"
     return f'<figure><img src="{source}" alt="{words}"><figcaption>{escape(path.name)}</figcaption></figure>'
@@ -107,16 +107,16 @@ def picture(path: Path, run: str) -> str:
 
 def maps(path: Path, run: str) -> str:
     """The maps of a line that scripts/plot_attention.py wrote as numbers: average of the layers, and each layer."""
-    content = read_json(path)
+    content = read_json(path, "take it out")
     try:
         source, target = content["source"], content["target"]
         panels = [("average of the layers", content["average"])]
         panels += [(f"layer {n}", m) for n, m in zip(content["layers"], content["attention"], strict=True)]
-        drawn = [heat_map(f"{path.stem}, {name}", source, target, weights) for name, weights in panels]
+        drawn = [panel(f"{path.stem}, {name}", source, target, weights) for name, weights in panels]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UserError(f"{path}: no attention of scripts/plot_attention.py ({error!s:.60}); take it out") from error
-    figures = "".join(f"<figure>\n{in_page(svg)}</figure>" for svg in drawn)
-    return f"<p>{escape(str(content.get('text', '')))}</p>\n{figures}"
+    figures = "".join(f"<figure>\n{table}</figure>" for table in drawn)
+    return f'<p>{escape(str(content.get("text", "")))}</p>\n<div class="scroll">{figures}</div>'
 
 
 def in_page(svg: str) -> str:

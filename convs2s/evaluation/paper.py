@@ -32,8 +32,8 @@ class Metric(NamedTuple):
 
 METRICS = {
     "bleu": Metric("BLEU, detokenised (13a)", 0, 100),
-    "bleu_paper": Metric("BLEU, tokenised, case-sensitive", 0, 100),  # Moses' words, multi-bleu
-    "bleu_tokenized": Metric("BLEU over the text's own words", 0, 100),
+    "bleu_paper": Metric("BLEU as in the paper (Moses words)", 0, 100),  # case-sensitive, multi-bleu
+    "bleu_tokenized": Metric("BLEU, tokenised (the text's own words)", 0, 100),
     "bleu_lowercased": Metric("BLEU, tokenised, lower-cased", 0, 100),
     "bleu_pieces": Metric("BLEU over BPE pieces", 0, 100),
     "valid_perplexity": Metric("perplexity, validation", 1, 1000),
@@ -63,6 +63,7 @@ class Row:
     version: str = ""  # of the paper: v2, v3; empty: not the paper's
     experiment: str | None = None  # ours that is laid beside it, configs/experiment/NAME.yaml; None: none can be
     options: str = ""  # of its command, beside the experiment
+    split: str = ""  # of data.test, where it is not the first
     conditions: dict[str, str] = field(default_factory=dict)  # as convs2s/evaluation/facts.py words them
     select: dict[str, str] = field(default_factory=dict)  # what a run must have to be this row's
     note: str = ""
@@ -152,7 +153,8 @@ def read(path: Path) -> Published:
 
 
 def read_table(table: Mapping[str, Any], version: str) -> Table:
-    shared = {name: table[name] for name in ("test", "experiment", "options", "version", "note") if name in table}
+    names = ("test", "split", "experiment", "options", "version", "note")
+    shared = {name: table[name] for name in names if name in table}
     own = {key: table[key] for key in table if key not in shared and key not in ("rows", "conditions")}
     rows = []
     for row in table["rows"]:

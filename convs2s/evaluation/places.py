@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,7 @@ def elsewhere(path: str) -> str:
 
 def split(command: str) -> list[str]:
     """The words of a command: of a shell's, or of one written down without quotes (new ones at options and flags)."""
-    if command.startswith("python ") and command.count("'") % 2 == 0:
-        return shlex.split(command)
+    if command.startswith("python ") or "'" in command:
+        with suppress(ValueError):  # an apostrophe that is no quote
+            return shlex.split(command)
     return [word for word in re.split(r" (?=[\w.+~/@-]+=|-|scripts/)", command) if word]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,53 +15,69 @@ from convs2s.evaluation.markdown import MARK, markdown, renewed
 from convs2s.evaluation.page import page
 from convs2s.evaluation.plots import Plot, plots
 from convs2s.evaluation.run_record import find_runs, read_run
+from convs2s.evaluation.section import Section
 from convs2s.evaluation.speed import find_benchmarks
 from convs2s.evaluation.table import write_csv
-from convs2s.files import atomic
+from convs2s.files import atomic, make_folder
 
 FIGURES = "docs/figures"  # of document=, beside it
 
 
 def report(config: CompareConfig) -> None:
-    """What scripts/compare.py does.  Nothing is written when a run is damaged or a folder cannot be made."""
+    """What scripts/compare.py does. Nothing is written when a run or the document is damaged.
+
+    Raises UserError for these, and for a folder that cannot be made.
+    """
     runs = [read_run(directory) for directory in find_runs(config.runs)]
     benchmarks = find_benchmarks(config.benchmarks)
     comparison = compare(runs, benchmarks)
     drawn = plots(comparison)
     document = sections(comparison, drawn)
     command = own_command(config)
+    html = page(document, command) if config.output is not None else ""
+    text = None if config.document is None else written(Path(config.document), document, command)
+    if config.keep is not None:
+        make_folder(Path(config.keep), "keep")
+        for run in runs:
+            keep(run, Path(config.keep))
+        for benchmark in benchmarks:
+            keep_benchmark(benchmark, Path(config.keep))
     if config.output is not None:
-        folder = made(Path(config.output) / "figures", "output").parent
+        folder = Path(config.output)
+        make_folder(folder / "figures", "output")
         write(folder / "results.md", markdown(document, command, "figures"))
         write_figures(folder / "figures", drawn)
         with atomic(folder / "results.csv") as file:
             write_csv(comparison, file)
-        write(folder / "results.html", page(document, command))
-    if config.document is not None:
+        write(folder / "results.html", html)
+    if config.document is not None and text is not None:
         path = Path(config.document)
-        before = path.read_text(encoding="utf-8") if path.exists() else ""
-        if MARK.search(before):
-            write(path, renewed(before, document, command, str(path)))
-        else:
-            write_figures(made(path.parent / FIGURES, "document"), drawn)
-            write(path, markdown(document, command, FIGURES))
-    if config.keep is not None:
-        folder = made(Path(config.keep), "keep")
-        for run in runs:
-            keep(run, folder)
-        for benchmark in benchmarks:
-            keep_benchmark(benchmark, folder)
+        if not MARK.search(text):
+            make_folder(path.parent / FIGURES, "document")
+            write_figures(path.parent / FIGURES, drawn)
+        write(path, text)
     print(in_short(comparison))  # last: its reader may turn away
+
+
+def written(path: Path, document: Sequence[Section], command: str) -> str:
+    """The document at ``path`` as it will be: its marked tables renewed, or, where it has no marks, all of it."""
+    try:
+        before = path.read_text(encoding="utf-8") if path.exists() else ""
+    except (OSError, ValueError) as error:
+        raise UserError(f"document={path}: cannot be read ({error!s:.60}); give another file") from error
+    if MARK.search(before):
+        return renewed(before, document, command, str(path))
+    return markdown(document, command, FIGURES)
 
 
 def own_command(config: CompareConfig) -> str:
     """The command that writes the same again."""
-    runs = f"runs='[{','.join(config.runs)}]'"
-    plain = config.benchmarks == CompareConfig().benchmarks
-    benchmarks = "" if plain else f"benchmarks='[{','.join(config.benchmarks)}]'"
-    output = f"output={config.output}" if config.output is not None else ""
-    document = f"document={config.document}" if config.document is not None else ""
-    return " ".join(filter(None, ["python scripts/compare.py", runs, benchmarks, output, document]))
+    options = [f"runs=[{','.join(config.runs)}]"]
+    if config.benchmarks != CompareConfig().benchmarks:
+        options.append(f"benchmarks=[{','.join(config.benchmarks)}]")
+    options += [f"output={config.output}"] * (config.output is not None)
+    options += [f"document={config.document}"] * (config.document is not None)
+    return shlex.join(["python", "scripts/compare.py", *options])
 
 
 def write_figures(folder: Path, drawn: Sequence[Plot]) -> None:
@@ -73,11 +90,3 @@ def write_figures(folder: Path, drawn: Sequence[Plot]) -> None:
 def write(path: Path, content: str) -> None:
     with atomic(path) as file:
         file.write(content)
-
-
-def made(folder: Path, option: str) -> Path:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"{option}: {folder}: cannot be made ({error.strerror}); give another folder") from error
-    return folder

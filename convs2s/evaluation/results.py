@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import shlex
 import sys
@@ -12,22 +11,27 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from convs2s.errors import UserError
-from convs2s.files import atomic
+from convs2s.evaluation.paper import METRICS
+from convs2s.files import atomic, write_json
 
 Report = dict[str, Any]
 
 LABELS = {
-    "bleu": "BLEU",
-    "bleu_tokenized": "BLEU, words as written",
-    "bleu_paper": "BLEU as in the paper",
+    **{name: metric.label for name, metric in METRICS.items() if name.startswith("bleu")},
     "chrf": "chrF",
     "ter": "TER (less is better)",
-    **{
-        f"{kind}_{figure}": f"{name} {how}"
-        for figure, how in (("recall75", "recall, 75 bytes"), ("f1", "F1"))
-        for kind, name in (("rouge1", "ROUGE-1"), ("rouge2", "ROUGE-2"), ("rougeL", "ROUGE-L"))
-    },
+    **{name: metric.label for name, metric in METRICS.items() if name.startswith("rouge")},
+}
+SHORT = {
+    "bleu": "BLEU",
+    "bleu_tokenized": "tokenised BLEU",
+    "bleu_paper": "paper's BLEU",
+    "bleu_lowercased": "lower-cased BLEU",
+    "chrf": "chrF",
+    "ter": "TER",
+    "rouge1_f1": "ROUGE-1",
+    "rouge2_f1": "ROUGE-2",
+    "rougeL_f1": "ROUGE-L",
 }
 PACKAGES = ("torch", "sacrebleu", "sentencepiece", "sacremoses", "rouge-score")
 
@@ -52,23 +56,12 @@ def write(path: Path, report: Report, table: str) -> None:
     """The report at ``path`` (.json), its table beside it (.md)."""
     with atomic(path.with_name(path.name.removesuffix(".json") + ".md")) as file:
         file.write(table)
-    with atomic(path) as file:
-        json.dump(report, file, indent=1, ensure_ascii=False)
-        file.write("\n")
-
-
-def make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"{folder}: cannot be made ({error.strerror}); give another output=") from error
+    write_json(path, report)
 
 
 def summary(report: Report) -> str:
     """One line for people."""
-    shown = [("bleu", "BLEU"), ("bleu_tokenized", "tokenised BLEU"), ("bleu_paper", "paper's BLEU"), ("chrf", "chrF")]
-    shown += [("ter", "TER"), ("rouge1_f1", "ROUGE-1"), ("rouge2_f1", "ROUGE-2"), ("rougeL_f1", "ROUGE-L")]
-    found = [f"{label} {report[name]['score']:.2f}" for name, label in shown if scored(report, name)]
+    found = [f"{label} {report[name]['score']:.2f}" for name, label in SHORT.items() if scored(report, name)]
     parts = [f"{title(report)}: {' · '.join(found)}"]
     if "search" in report:
         parts.append(f"beam {report['search']['beam']}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ import yaml
 from convs2s.config import TrainConfig, from_plain
 from convs2s.errors import UserError
 from convs2s.evaluation.places import Places, kept_name
+from convs2s.files import matching, read_json
 
 BENCHMARKS = "benchmarks"  # folder beside kept runs that holds none: speeds
 PICTURES = (".svg", ".png", ".json")  # of scripts/plot_attention.py, a line each
@@ -42,18 +44,14 @@ def find_runs(patterns: Sequence[str]) -> list[Path]:
     """The run directories that runs= names, sorted.
 
     A folder without config.yaml stands for the runs below it, a pattern (results/*) for the folders it matches, none
-    or more, but not for that of kept benchmarks.  Raises UserError for a folder that is not there, and for one that
+    or more, but not for that of kept benchmarks. Raises UserError for a folder that is not there, and for one that
     neither is a run nor holds any.
     """
     found: set[Path] = set()
     for pattern in patterns:
-        if any(sign in pattern for sign in "*?[") and not Path(pattern).is_dir():  # a name may have brackets in it
-            path = Path(pattern)
-            start = Path(path.anchor)
-            folders = [folder for folder in start.glob(str(path.relative_to(start))) if folder.is_dir()]
-            folders = [folder for folder in folders if folder.name != BENCHMARKS]
-        else:
-            folders = [Path(pattern)]
+        folders = matching(pattern)
+        if folders != [Path(pattern)]:
+            folders = [folder for folder in folders if folder.is_dir() and folder.name != BENCHMARKS]
         for folder in folders:
             if not folder.is_dir():
                 raise UserError(f"runs: {folder}: there is no such folder; give run directories of scripts/train.py")
@@ -74,14 +72,16 @@ def read_run(directory: Path) -> RunRecord:
     except UserError as error:
         raise UserError(f"{path}: {error}; not a run of this version of the program") from error
     except (OSError, ValueError, TypeError, AttributeError, yaml.YAMLError) as error:
-        raise UserError(f"{path}: unreadable ({str(error).splitlines()[0]:.80}); leave this run out") from error
-    environment = read_json(directory / "environment.json") if (directory / "environment.json").exists() else {}
+        raise UserError(f"{path}: cannot be read ({str(error).splitlines()[0]:.80}); leave this run out") from error
+    path = directory / "environment.json"
+    environment = read_json(path, "leave this run out") if path.exists() else {}
+    reports = sorted((directory / "evaluation").glob("*.json"))
     return RunRecord(
         directory,
         kept_name(directory, config),
         config,
         read_epochs(directory / "metrics.jsonl"),
-        {path.stem: read_json(path) for path in sorted((directory / "evaluation").glob("*.json"))},
+        {path.stem: read_json(path, "score the run again, or leave it out") for path in reports},
         Places(directory, config).command(str(environment.get("command", ""))),
         sorted(path for path in (directory / "attention").glob("line*") if path.suffix in PICTURES),
         environment.get("parameters"),
@@ -96,15 +96,15 @@ def read_epochs(path: Path) -> list[dict[str, Any]]:
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except (OSError, ValueError) as error:
-        raise UserError(f"{path}: unreadable ({error!s:.80}); a run directory has one, leave this run out") from error
+        raise UserError(f"{path}: cannot be read ({error!s:.80}); a run has one, leave this out") from error
     for number, line in enumerate(lines, start=1):
         if not line:
             continue
         try:
             values = json.loads(line)
             if values["kind"] == "epoch":
-                if not (isinstance(values["epoch"], int) and values["valid_perplexity"] >= 1):
-                    raise ValueError("a perplexity below 1")
+                if not (isinstance(values["epoch"], int) and 1 <= values["valid_perplexity"] < math.inf):
+                    raise ValueError("an epoch is a whole number, its perplexity one of at least 1")
                 epochs.append(values)
         except (ValueError, KeyError, TypeError) as error:
             raise UserError(
@@ -123,13 +123,3 @@ def read_speed(path: Path) -> float | None:
         return tokens / seconds
     except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError) as error:
         raise UserError(f"{path}: damaged ({error!s:.60}); take it out, or leave this run out") from error
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(content, dict):
-            raise ValueError("not an object")
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: damaged ({error!s:.80}); score the run again, or leave it out") from error
-    return content

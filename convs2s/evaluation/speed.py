@@ -1,7 +1,7 @@
 """Speeds that scripts/benchmark.py measured beside those of other programs, per unit of yardstick.
 
-The yardstick is the rate of float32 matrix products in the same run, in GFLOP/s: what is left differs less between
-machines.
+The yardstick is the rate of float32 matrix products in the same run, in GFLOP/s, measured beside every speed; a file's
+yardstick is their median, so that a moment's disturbance of it moves no row against another.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from convs2s.errors import UserError
 from convs2s.evaluation.paper import Case, SpeedTable
 from convs2s.evaluation.places import cleaned, command_of
+from convs2s.files import matching
 
 
 @dataclass(frozen=True)
@@ -58,13 +60,7 @@ def find_benchmarks(patterns: Sequence[str]) -> list[Benchmark]:
 
     A pattern (results/benchmarks/*.json) stands for the files that it matches, none or more.
     """
-    paths: set[Path] = set()
-    for pattern in patterns:
-        path = Path(pattern)
-        start = Path(path.anchor)
-        several = any(sign in pattern for sign in "*?[")
-        paths |= set(start.glob(str(path.relative_to(start)))) if several else {path}
-    return [read_benchmark(path) for path in sorted(paths)]
+    return [read_benchmark(path) for path in sorted({path for pattern in patterns for path in matching(pattern)})]
 
 
 def read_benchmark(path: Path) -> Benchmark:
@@ -92,9 +88,11 @@ def compare_speeds(table: SpeedTable, benchmarks: Sequence[Benchmark]) -> SpeedR
 def speeds(table: SpeedTable, case: Case, benchmarks: Sequence[Benchmark]) -> list[Speed]:
     found = []
     for benchmark in benchmarks:
-        for row in benchmark.content.get(table.benchmark, []):
+        rows = benchmark.content.get(table.benchmark, [])
+        yardstick = median(float(row["yardstick_gflops"]) for row in rows) if rows else 0.0
+        for row in rows:
             if all(row.get(name) == value for name, value in case.select.items()):
-                absolute, yardstick = float(row[table.figure]), float(row["yardstick_gflops"])
+                absolute = float(row[table.figure])
                 found.append(
                     Speed(
                         absolute,
@@ -111,6 +109,8 @@ def speeds(table: SpeedTable, case: Case, benchmarks: Sequence[Benchmark]) -> li
 def conditions(content: dict[str, Any]) -> str:
     """Threads or device, and what was measured in the place of what the others were measured on."""
     parts = [f"{content['threads']} threads" if content.get("device", "cpu") == "cpu" else str(content["device"])]
+    if content.get("parameters") is not None:
+        parts.append(f"{content['parameters']:,} parameters")
     if "generate" in content and content.get("checkpoint") is None:
         parts.append("a random model")
     if "generate" in content and content.get("input") is None:

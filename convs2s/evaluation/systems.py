@@ -14,9 +14,10 @@ from sacrebleu.metrics.ter import TER
 from convs2s.config import Metric
 from convs2s.errors import UserError
 from convs2s.evaluation.evaluate import named_references, read_aligned
-from convs2s.evaluation.results import LABELS, Report, command_line, make_folder, origin, table, write
+from convs2s.evaluation.results import LABELS, Report, command_line, origin, table, write
 from convs2s.evaluation.scores import paper_words
 from convs2s.evaluation.significance import Method, mean_interval, paired_test
+from convs2s.files import make_folder
 from convs2s.messages import say
 
 Systems = dict[str, list[str]]
@@ -74,7 +75,7 @@ def compare_systems(
     if not any(line.strip() for line in targets[0]):
         raise UserError(f"{references[0]}: every line is blank; nothing to score")
     if output is not None:
-        make_folder(Path(output))
+        make_folder(Path(output), "output")
 
     rows: list[Report] = [{"system": name, "file": file} for name, file in files]
     signatures: dict[str, dict[str, str]] = {}

@@ -52,7 +52,7 @@ def write_csv(comparison: Comparison, file: IO[Any]) -> None:
 
 
 def contrast_cells(one: Contrast) -> list[list[object]]:
-    start: list[object] = ["contrast", "ConvS2S and an LSTM with the same attention", one.system.name, ""]
+    start: list[object] = ["contrast", "ConvS2S and an LSTM with attention", one.system.name, ""]
     if not one.figures:
         return [[*start, VALIDATION, "", "", NOT_RUN, *[""] * 11, one.system.command]]
     rows = [[*start, *alone(metric, group)] for metric, group in one.figures.items()]
@@ -100,7 +100,7 @@ def ours(group: Group, found: Interval) -> list[object]:
     return [
         found.mean,
         *("" if value is None else value for value in (found.std, found.low, found.high)),
-        "; ".join(str(member.run.config.seed) for member in group.members),
+        "; ".join(group.seeds),
     ]
 
 

@@ -66,10 +66,8 @@ def read(config: ConvertConfig) -> dict[str, Any]:
             raise UserError(f"{path}: {len(words[-1]) - 1} words and 4 specials, but {file.path} knows {rows}")
     checkpoint = assemble(config, model, parameters, (words[0], words[1]))
     checkpoint["config"]["optimizer"] = to_plain(optimizer(settings))
-    checkpoint["config"]["data"] |= {
-        "source": settings.language("source", Path(config.source_dict)),
-        "target": settings.language("target", Path(config.target_dict)),
-    }
+    data = checkpoint["config"]["data"]  # the languages of the dictionaries' names, unless the settings know better
+    data |= {side: settings.text(f"{side}_lang", data[side]) for side in ("source", "target")}
     if config.codes is not None:
         read_raw_text(checkpoint, words, config.codes)
     return checkpoint

@@ -35,10 +35,6 @@ class Settings:
         value = self.values.get(name)
         return value if isinstance(value, str) else default
 
-    def language(self, side: str, dictionary: Path) -> str:
-        """Language of the "source" or "target", as the settings or the name of its dictionary, dict.xx.txt, tell."""
-        return self.text(f"{side}_lang", ([side, *dictionary.name.split(".")[1:-1]])[-1])
-
     def flag(self, name: str) -> bool:
         """A truth value, which some versions keep as text."""
         value = self.values.get(name, False)
@@ -118,7 +114,7 @@ def unwrap(value: Any) -> Any:
 
 
 def literal(expression: str) -> Any:
-    """The value of an expression of lists, tuples, whole numbers, + and *.  ValueError or SyntaxError for others."""
+    """The value of an expression of lists, tuples, whole numbers, + and *. ValueError or SyntaxError for others."""
     if len(expression) > 10_000:
         raise ValueError("too long")
     return value_of(ast.parse(expression.strip(), mode="eval").body)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from convs2s.errors import UserError
 
 Array = NDArray[Any]
+MODELS = ("encoder.onnx", "decoder_step.onnx")
 
 
 class OnnxModel:
@@ -31,6 +32,8 @@ class OnnxModel:
         try:
             self.config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
             self.config["windows"]
+            for name in MODELS:
+                (folder / name).stat()
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UserError(f"{folder}: not a folder that convert.py to=onnx wrote ({error!s:.80})") from error
         options = onnxruntime.SessionOptions()
@@ -38,7 +41,7 @@ class OnnxModel:
         options.log_severity_level = 3
         self.encoder, self.step = (
             onnxruntime.InferenceSession(str(folder / name), options, providers=["CPUExecutionProvider"])
-            for name in ("encoder.onnx", "decoder_step.onnx")
+            for name in MODELS
         )
 
     def encode(self, source: Array) -> dict[str, Array]:

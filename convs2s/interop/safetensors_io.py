@@ -9,7 +9,6 @@ The optimiser's state is not part of it.
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from torch import Tensor
 
 from convs2s.data.storage import sha256
 from convs2s.errors import UserError
-from convs2s.files import atomic, make_folder, write_json
+from convs2s.files import atomic, make_folder, read_json, write_json
 from convs2s.training.checkpoint import build_model, build_tokenizers
 
 WEIGHTS, CONFIG, TOKENIZERS = "model.safetensors", "config.json", "tokenizers.json"
@@ -58,7 +57,9 @@ def read_folder(path: str | Path) -> dict[str, Any]:
     if not path.exists():
         raise UserError(f"model={path}: no such file or folder; give the folder that to=safetensors wrote")
     folder = path if path.is_dir() else path.parent
-    options, tokenizers = read_json(folder / CONFIG), read_json(folder / TOKENIZERS)
+    options, tokenizers = (
+        read_json(folder / name, "give the folder that to=safetensors wrote") for name in (CONFIG, TOKENIZERS)
+    )
     if options.get("model_type") != "convs2s" or options.get("format") != FORMAT:
         raise UserError(f"{folder / CONFIG}: not of a folder that convert.py to=safetensors wrote")
     try:
@@ -71,10 +72,10 @@ def read_folder(path: str | Path) -> dict[str, Any]:
     checkpoint = {name: options[name] for name in KEPT if name in options}
     checkpoint |= {
         "model": weights,
-        "tokenizers": attach(folder, tokenizers),
         "origin": {"format": "safetensors", "files": {WEIGHTS: sha256(folder / WEIGHTS)}, **origin(options)},
     }
     try:
+        checkpoint["tokenizers"] = attach(folder, tokenizers)
         build_model(checkpoint)
         sizes = [len(side.symbols) for side in build_tokenizers(checkpoint)]
     except (KeyError, TypeError, AttributeError, ValueError, RuntimeError) as error:
@@ -138,17 +139,6 @@ def read_bytes(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}; give the folder that to=safetensors wrote") from error
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object of the folder; UserError where it is none."""
-    try:
-        content = json.loads(read_bytes(path))
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path}: damaged ({error!s:.80})") from error
-    if not isinstance(content, dict):
-        raise UserError(f"{path}: damaged: no JSON object")
-    return content
 
 
 def library() -> Any:

@@ -137,10 +137,10 @@ class TorchFile:
         content = read_pickle(stream, CONSTRUCTORS, remember)
         for key in read_pickle(stream):
             (count,) = struct.unpack("<q", self.bytes.read(8))
-            length = count * sizes[text(key)]
+            length = count * sizes[str(key)]  # old files have numbers for keys
             if not 0 <= length <= len(self.bytes) - self.bytes.tell():
                 raise ValueError("a storage is cut short")
-            self.spans[text(key)] = self.bytes.tell(), length
+            self.spans[str(key)] = self.bytes.tell(), length
             self.bytes.seek(length, io.SEEK_CUR)
         return content
 
@@ -174,11 +174,6 @@ def describe(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
-def text(key: Any) -> str:
-    """A storage's key, which old files have as a number."""
-    return key if isinstance(key, str) else str(key)
-
-
 def stored(reference: Any) -> Storage:
     """The persistent reference ("storage", type, key, location, elements[, (view's key, first element, elements)])."""
     kind, storage_type, key, _, count, *rest = reference
@@ -187,7 +182,7 @@ def stored(reference: Any) -> Storage:
         _, start, count = rest[0]
     if kind != "storage" or storage_type not in STORAGES or not isinstance(start, int) or not isinstance(count, int):
         raise ValueError("a reference to what is no storage of a known type")
-    return Storage(text(key), STORAGES[storage_type], start, count)
+    return Storage(str(key), STORAGES[storage_type], start, count)
 
 
 def rebuild_tensor(storage: Storage, offset: int, size: Sequence[int], stride: Sequence[int], *_: Any) -> StoredTensor:

@@ -91,7 +91,7 @@ class Seq2Seq(nn.Module, ABC):
         return self.encoder(source)  # type: ignore[no-any-return]
 
     def decode(self, encoded: Encoded, target_input: Tensor) -> Decoded:
-        """Every target position at once; target_input (B, T) ids, </s> first, padded on the right. Raises likewise."""
+        """All target positions at once; target_input (B, T) ids, </s> first, padded on either side. Raises likewise."""
         self.check_length(target_input, self.max_target_length)
         return self.decoder(target_input, encoded)  # type: ignore[no-any-return]
 

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from convs2s.config import EncoderGradient, ModelConfig, SourcePadding
 from convs2s.model.layers import (
     SQRT_HALF,
-    Dropout,
     GatedBlock,
     Linear,
     WeightNorm,
@@ -34,11 +33,6 @@ class Encoded(NamedTuple):
     mask: Tensor | None  # (B, S) True at real positions; None where every position counts
     lengths: Tensor  # (B,) number of positions that count, in the keys' type
 
-    def select(self, sentences: Tensor) -> Encoded:
-        """The given sentences only; ``sentences``: (B',) indices."""
-        mask = None if self.mask is None else self.mask[sentences]
-        return Encoded(self.keys[sentences], self.values[sentences], mask, self.lengths[sentences])
-
 
 class Encoder(nn.Module):
     """A stack of gated convolution blocks over the whole source sentence."""
@@ -50,7 +44,7 @@ class Encoder(nn.Module):
         self.mask_padding = config.source_padding == SourcePadding.masked
         self.embed_tokens = embedding_table(vocabulary, width)
         self.embed_positions = embedding_table(config.max_positions, width) if config.encoder.positions else None
-        self.dropout = Dropout(source)
+        self.dropout = nn.Dropout(source)
         stack = expand(config.encoder.layers)
         self.in_proj = Linear(width, stack[0].channels, eps, source)
         widths = [stack[0].channels] + [layer.channels for layer in stack]

@@ -80,7 +80,7 @@ class WeightNorm(nn.Module):
         self.eps = eps
         self.gradient_scale = 1.0
         self.effective: Tensor | None = None  # the weight, while it is shared by ``normalised_once``
-        self.folded: Product | None = None  # with the effective weight, kept for inference by ConvS2S.fold
+        self.folded: Product | None = None  # with the effective weight, kept for inference by Seq2Seq.fold
         self.register_load_state_dict_pre_hook(lambda module, *_: module.train(module.training))  # type: ignore[no-untyped-call]
 
     def weight(self) -> Tensor:
@@ -201,17 +201,6 @@ def use_conv1d(model: nn.Module, yes: bool) -> None:
             module.conv1d = yes
 
 
-class Dropout(nn.Module):
-    """Zeroes each element with probability p in training and scales the others by 1 / (1 - p)."""
-
-    def __init__(self, p: float) -> None:
-        super().__init__()
-        self.p = p
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.dropout(x, self.p, self.training)
-
-
 class GatedBlock(nn.Module):
     """Dropout, convolution and gated linear unit (paper, sec. 3.2), and the projection that the residual needs.
 
@@ -227,7 +216,7 @@ class GatedBlock(nn.Module):
         super().__init__()
         channels, out, kernel = widths[-1], layer.channels, layer.kernel
         self.distance = distance
-        self.dropout = Dropout(dropout)
+        self.dropout = nn.Dropout(dropout)
         self.bottleneck_in: Linear | None = None
         self.bottleneck_out: Linear | None = None
         if bottleneck:

@@ -71,7 +71,7 @@ class Int8Product(Product):
 def quantise(weight: Tensor, bias: Tensor) -> Callable[[Tensor], Tensor]:
     """A linear layer with 8-bit weights and dynamically rounded inputs, on the CPU.
 
-    By the kernels behind ``quantize_dynamic``, which keep the weights packed between calls.  torchao 0.18, which
+    By the kernels behind ``quantize_dynamic``, which keep the weights packed between calls. torchao 0.18, which
     PyTorch recommends instead, was tried with ``Int8DynamicActivationInt8WeightConfig``: without torch.compile its
     layers took 11 to 52 times as long (256 -> 1024 channels, 1 to 640 rows), at half the rounding error.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from convs2s.config import Annealing, OptimizerConfig
@@ -18,7 +19,7 @@ class Schedule:
     def end_epoch(self, epoch: int, valid_loss: float, config: OptimizerConfig) -> str | None:
         """Take note of an epoch's validation loss; returns why training ends, or None to go on.
 
-        ``epoch`` counts from 1.  "fast" shrinks after every epoch once the loss has not fallen; "slow" asks anew
+        ``epoch`` counts from 1. "fast" shrinks after every epoch once the loss has not fallen; "slow" asks anew
         each epoch.
         """
         if config.annealing != Annealing.none and epoch >= config.min_epoch_to_anneal:
@@ -30,5 +31,6 @@ class Schedule:
                 if self.lr < config.min_lr:
                     return f"annealing ended: lr {self.lr:.1e} is below optimizer.min_lr={config.min_lr:.1e}"
                 return None
-        self.previous_loss = valid_loss
+        if math.isfinite(valid_loss):
+            self.previous_loss = valid_loss
         return None

@@ -12,7 +12,7 @@ from convs2s.training.checkpoint import build_tokenizers, load
 
 
 def average(paths: Sequence[str]) -> dict[str, Any]:
-    """A checkpoint with the mean of the weights of several; the rest is the last one's, but for its training state.
+    """A checkpoint with the mean of the weights of several; the rest is that of the first name, but for its training.
 
     Sums are taken in float64 and in the order of the names, so that the result depends on the set of files alone.
     Raises UserError for fewer than one checkpoint and for checkpoints of different models or vocabularies.

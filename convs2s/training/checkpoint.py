@@ -73,7 +73,7 @@ def run_directory(path: Path) -> Path:
 def newest(folder: Path, log: Log) -> tuple[Path, dict[str, Any]] | None:
     """The checkpoint to resume from: last.pt or, where that is damaged, the one with the most updates.
 
-    A damaged file is named to ``log``. None where there is no checkpoint; UserError where none is whole.
+    A damaged file is named to ``log``. None where there is no checkpoint; UserError where none can be gone on with.
     """
     paths = sorted(folder.glob("*.pt"), key=lambda path: path.name != "last.pt")
     found: list[tuple[Path, dict[str, Any]]] = []
@@ -83,13 +83,17 @@ def newest(folder: Path, log: Log) -> tuple[Path, dict[str, Any]] | None:
         except UserError as error:
             log(f"warning: {error}")
             continue
+        if "progress" not in checkpoint:  # an average, or converted
+            continue
         if path.name == "last.pt":
             return path, checkpoint
-        if "progress" in checkpoint:
-            found.append((path, checkpoint))
+        found.append((path, checkpoint))
     if not found:
         if paths:
-            raise UserError(f"{folder}: no checkpoint is whole; restore one, or give another run_dir to start anew")
+            raise UserError(
+                f"{folder}: no checkpoint is whole and holds a training's state; restore one, or give another run_dir "
+                "to start anew"
+            )
         return None
     return max(found, key=lambda item: item[1]["progress"]["update"])
 
@@ -103,11 +107,14 @@ def load_weights(model: Seq2Seq, checkpoint: dict[str, Any], name: str) -> None:
         raise UserError(f"{name}: its weights do not fit this model: {reason}") from error
 
 
-def build_model(checkpoint: dict[str, Any]) -> Seq2Seq:
-    """The model of a checkpoint, in evaluation mode."""
-    config = from_plain(ModelConfig, checkpoint["config"]["model"])
-    model = build(config, checkpoint["source_vocabulary"], checkpoint["target_vocabulary"])
-    load_weights(model, checkpoint, "checkpoint")
+def build_model(checkpoint: dict[str, Any], name: str = "checkpoint") -> Seq2Seq:
+    """The model of the checkpoint called ``name``, in evaluation mode; UserError where its parts do not fit."""
+    try:
+        config = from_plain(ModelConfig, checkpoint["config"]["model"])
+        model = build(config, checkpoint["source_vocabulary"], checkpoint["target_vocabulary"])
+    except UserError as error:
+        raise UserError(f"{name}: {error}") from error
+    load_weights(model, checkpoint, name)
     return model.eval()
 
 

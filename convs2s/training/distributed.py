@@ -72,20 +72,22 @@ class World:
         return values
 
 
-def resolve_device(name: str, local_rank: int = 0) -> torch.device:
-    """auto, cpu, cuda or cuda:N as a device; UserError where it is not there."""
+def resolve_device(name: str, local_rank: int = 0, option: str = "device") -> torch.device:
+    """auto, cpu, cuda or cuda:N as a device; UserError that names the ``option`` where it is not there."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise UserError(f"device={name}: give auto, cpu, cuda or cuda:N") from None
+        raise UserError(f"{option}={name}: give auto, cpu, cuda or cuda:N") from None
     if device.type == "cuda":
         device = torch.device("cuda", local_rank if device.index is None else device.index)
         if not torch.cuda.is_available() or (device.index or 0) >= torch.cuda.device_count():
-            raise UserError(f"device={name}: this machine has {torch.cuda.device_count()} CUDA devices; try device=cpu")
+            raise UserError(
+                f"{option}={name}: this machine has {torch.cuda.device_count()} CUDA devices; try {option}=cpu"
+            )
     elif device.type != "cpu":
-        raise UserError(f"device={name}: give auto, cpu, cuda or cuda:N")
+        raise UserError(f"{option}={name}: give auto, cpu, cuda or cuda:N")
     return device
 
 
@@ -115,9 +117,9 @@ def agree(store: Any, rank: int, size: int) -> str:
 
 @contextmanager
 def connected(device_name: str) -> Iterator[World]:
-    """Join the processes that torchrun started, if it did."""
+    """Join the processes that torchrun started, if it did. Raises UserError for a device that is not there."""
     size = int(os.environ.get("WORLD_SIZE", "1"))
-    device = resolve_device(device_name, int(os.environ.get("LOCAL_RANK", "0")))
+    device = resolve_device(device_name, int(os.environ.get("LOCAL_RANK", "0")), "training.device")
     if size == 1:
         yield World(0, 1, device)
         return

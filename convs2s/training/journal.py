@@ -62,6 +62,8 @@ class Journal:
 
         Validation does not count. An epoch that is trained anew takes the place of what was written of it.
         """
+        if not self.epoch_tokens:  # resumed at the epoch's end
+            return
         path = self.path.with_name("speed.json")
         try:
             epochs = [one for one in json.loads(path.read_text(encoding="utf-8")) if one["epoch"] < epoch]
@@ -140,11 +142,13 @@ class Journal:
             say(f"{place} · {line}")
 
     def close_bar(self) -> None:
+        """The epoch's progress bar has done its work."""
         if self.bar is not None:
             self.bar.close()
             self.bar = None
 
     def close(self) -> None:
+        """Nothing more is written."""
         self.close_bar()
         if self.writer is not None:
             self.writer.close()

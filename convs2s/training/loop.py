@@ -29,12 +29,14 @@ def train(config: TrainConfig) -> None:
         with connected(config.training.device) as world, Run.open(config, world) as run:
             while run.progress.finished is None:
                 if train_epoch(run):
+                    run.save("last")  # whatever happens while it is validated
                     run.end_epoch(validate(run))
             run.end()
     except BrokenPipeError:  # who read our messages has gone
         raise
     except OSError as error:  # a full disk, a directory that vanished
-        raise UserError(f"run_dir={config.run_dir}: {error}; mend it, and the same command goes on") from error
+        place = error.filename or f"run_dir={config.run_dir}"
+        raise UserError(f"{place}: {error.strerror or error}; mend it, and the same command goes on") from error
 
 
 def train_epoch(run: Run) -> bool:

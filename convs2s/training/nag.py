@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -44,7 +45,10 @@ class NAG(torch.optim.Optimizer):
             if not params:
                 continue
             grads = [p.grad for p in params]
-            velocities = [self.state[p].setdefault("velocity", torch.zeros_like(p)) for p in params]
+            for p in params:
+                if "velocity" not in self.state[p]:
+                    self.state[p]["velocity"] = torch.zeros_like(p)
+            velocities = [self.state[p]["velocity"] for p in params]
             lr, momentum = group["lr"], group["momentum"]
             if group["rescale_velocity"] and group["velocity_lr"] != lr:
                 torch._foreach_mul_(velocities, lr / group["velocity_lr"])
@@ -66,6 +70,6 @@ def clip_gradients(parameters: Iterable[Tensor], maximum: float) -> float:
     if not grads:
         return 0.0
     norm = float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads))))
-    if maximum > 0 and norm > maximum:
+    if 0 < maximum < norm < math.inf:  # an infinite one would turn every gradient into 0 or nan
         torch._foreach_mul_(grads, maximum / norm)
     return norm

@@ -19,7 +19,7 @@ import yaml
 
 from convs2s.config import TrainConfig, flatten, to_plain
 from convs2s.errors import UserError
-from convs2s.files import atomic
+from convs2s.files import atomic, write_json
 
 # Options that may change between the starts of one run: they say how long and where, not what is trained.
 CHANGEABLE = (
@@ -28,6 +28,7 @@ CHANGEABLE = (
     "data.prepared_dir",
     "data.test",
     "data.metrics",
+    "data.workers",
     "data.url",
     "data.sha256",
     "optimizer.anneal_after",
@@ -43,6 +44,7 @@ CHANGEABLE = (
             "save_every",
             "save_minutes",
             "keep",
+            "nonfinite",
             "max_skips",
             "threads",
             "device",
@@ -65,7 +67,7 @@ def check_same_run(directory: Path, config: TrainConfig) -> None:
     try:
         before = flatten(yaml.safe_load(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, AttributeError, yaml.YAMLError) as error:
-        raise UserError(f"{path}: unreadable ({error!s:.80}); restore it, or give another run_dir") from error
+        raise UserError(f"{path}: cannot be read ({error!s:.80}); restore it, or give another run_dir") from error
     now = flatten(to_plain(config))
     for key in sorted(before.keys() & now.keys()):
         changeable = any(key == name or key.startswith(f"{name}.") for name in CHANGEABLE)
@@ -95,8 +97,7 @@ def write_record(directory: Path, config: TrainConfig, manifest: dict[str, Any],
             changes.append("the training data has other checksums")
     with atomic(directory / "config.yaml") as file:
         yaml.safe_dump(to_plain(config), file, sort_keys=False, allow_unicode=True)
-    with atomic(path) as file:
-        json.dump(now, file, indent=1, ensure_ascii=False)
+    write_json(path, now)
     return changes
 
 

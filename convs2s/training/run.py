@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
-import signal
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import FrameType
 
 import torch
 
@@ -19,7 +16,7 @@ from convs2s.config import BestBy, Nonfinite, TrainConfig, flatten, to_plain
 from convs2s.data.batching import Batch, cut_batches, padding_share
 from convs2s.data.prepare import Prepared, prepare
 from convs2s.errors import UserError
-from convs2s.files import atomic, locked, remove_leftovers
+from convs2s.files import locked, remove_leftovers, write_json
 from convs2s.messages import say, silent
 from convs2s.model import build
 from convs2s.search.selection import batch_selector
@@ -30,16 +27,9 @@ from convs2s.training.distributed import World
 from convs2s.training.journal import Journal, perplexity
 from convs2s.training.nag import NAG
 from convs2s.training.record import check_same_run, unused_options, write_record
+from convs2s.training.signals import Stopped, StopSignal
 from convs2s.training.update import Outcome, Updater, check_precision, gradient_norms, shape
 from convs2s.training.validation import Validation, valid_texts
-
-
-class Stopped(Exception):  # noqa: N818 - not an error
-    """Training stopped by a signal, with all that was done saved."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(f"stopped by {signal.Signals(number).name}; the same command goes on from here")
-        self.exit_status = 128 + number
 
 
 @dataclass
@@ -90,13 +80,16 @@ class Run:
         self.padding_share = padding_share(self.batches, *lengths)
         self.valid_texts = valid_texts(config)
         self.journal: Journal | None = None  # only the first process writes one
-        self.stop_signal = 0
+        self.stop_signal = StopSignal()
         self.saved_at = time.monotonic()
 
     @classmethod
     @contextmanager
     def open(cls, config: TrainConfig, world: World) -> Iterator[Run]:
-        """Check, prepare and build all that can fail, before the first update; resume where a checkpoint is."""
+        """Check, prepare and build all that can fail, before the first update; resume where a checkpoint is.
+
+        Raises UserError for what a user can mend.
+        """
         directory, training, asked = Path(config.run_dir), config.training, config
         start = None if training.init_from is None else checkpoint.load(training.init_from)
         if start is not None:
@@ -135,7 +128,7 @@ class Run:
                 stack.callback(run.journal.close)
                 if resumed is not None and resumed.name != "last.pt":
                     run.save("last")  # in the place of the damaged one
-            run.catch_signals(stack)
+            stack.enter_context(run.stop_signal.caught(training.stop_signals))
             processes = f" and {world.size - 1} more" if world.size > 1 else ""
             run.say(
                 f"{count:,} parameters, {len(data.train):,} training pairs in {len(run.batches):,} batches "
@@ -143,18 +136,6 @@ class Run:
                 f"{len(data.valid):,} validation pairs, on {world.device}{processes}"
             )
             yield run
-
-    def catch_signals(self, stack: ExitStack) -> None:
-        """Note a stop signal for the end of the current update; a second one interrupts at once."""
-
-        def note(number: int, frame: FrameType | None) -> None:
-            if self.stop_signal:
-                raise KeyboardInterrupt
-            self.stop_signal = number
-
-        for name in self.config.training.stop_signals:
-            number = signal.Signals[name]
-            stack.callback(signal.signal, number, signal.signal(number, note))
 
     def resume(self) -> Path | None:
         """Go on from the newest whole checkpoint, if there is one; returns which."""
@@ -169,6 +150,8 @@ class Run:
         self.progress = Progress(**saved["progress"])
         if self.progress.finished is not None and self.limit_raised(self.progress.finished):
             self.progress.finished = None
+        if self.progress.finished is None and self.progress.epoch > self.config.training.max_epochs:
+            self.progress.finished = f"training.max_epochs={self.config.training.max_epochs} reached"
         self.say(f"resuming {path} at epoch {self.progress.epoch}, update {self.progress.update}")
         return path
 
@@ -214,6 +197,8 @@ class Run:
             progress.tokens += outcome.tokens
             progress.recent_loss += outcome.loss
             progress.recent_tokens += outcome.tokens
+        elif outcome.rescaled:
+            self.say(f"update {progress.update}: gradients beyond fp16, not applied; they are now scaled by less")
         else:
             progress.skipped += 1
             self.report_nonfinite(outcome, batches)
@@ -238,7 +223,7 @@ class Run:
                 self.journal.progress(place, values, gradient_norms(self.model))
         if progress.update % training.log_every == 0:
             progress.recent_loss, progress.recent_tokens = 0.0, 0
-        stop = int(max(self.world.sum([self.stop_signal])))
+        stop = self.stop_signal.anywhere(self.world)
         minutes = (time.monotonic() - self.saved_at) / 60
         if (
             stop
@@ -247,14 +232,15 @@ class Run:
         ):
             self.save("last")
         if stop:
-            raise Stopped(self.stop_signal or int(signal.SIGTERM))
+            raise Stopped(self.stop_signal.number)
 
     def report_nonfinite(self, outcome: Outcome, batches: Sequence[Batch]) -> None:
         """Write down which sentences gave a loss or gradient that is not finite; stop unless it may be skipped."""
         progress, training = self.progress, self.config.training
         path = self.directory / f"nonfinite-{progress.update}.json"
+        own = [[int(line) for line in self.data.train.lines[batch.indices]] for batch in batches]
+        lines = [batch for of_process in self.world.gather(own) for batch in of_process]
         if self.world.first:
-            lines = [[int(line) for line in self.data.train.lines[batch.indices]] for batch in batches]
             report = {
                 "update": progress.update,
                 "loss": repr(outcome.loss),
@@ -262,14 +248,13 @@ class Run:
                 "gradient_norms": {part: repr(norm) for part, norm in gradient_norms(self.model)},
                 "lines": lines,
             }
-            with atomic(path) as file:
-                json.dump(report, file, indent=1)
+            write_json(path, report)
         what = f"update {progress.update}: loss {outcome.loss} or gradient norm {outcome.norm} is not finite"
         self.say(f"{what}; update not applied, sentences in {path}")
         if training.nonfinite == Nonfinite.stop or progress.skipped > training.max_skips:
             raise UserError(
                 f"{what}; the last checkpoint is intact, the sentences are in {path}: "
-                "lower optimizer.lr, or give training.nonfinite=skip"
+                "give training.nonfinite=skip, or start anew in another run_dir with a lower optimizer.lr"
             )
 
     def end_epoch(self, valid: Validation) -> None:
@@ -312,8 +297,8 @@ class Run:
         if self.journal is not None:
             self.journal.restart_clock()
             self.journal.start_epoch()
-        if self.world.sum([self.stop_signal])[0]:  # at the run's end, too: what is left is to translate
-            raise Stopped(self.stop_signal or int(signal.SIGTERM))
+        if self.stop_signal.anywhere(self.world):  # at the run's end, too: what is left is to translate
+            raise Stopped(self.stop_signal.number)
 
     def end(self) -> None:
         """Say why training ended; TensorBoard's table of runs gets the options and the best scores."""

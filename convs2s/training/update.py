@@ -35,6 +35,7 @@ class Outcome:
     sentences: int
     norm: float  # of the normalised gradient, before it is clipped
     applied: bool  # False where loss or gradient was not finite
+    rescaled: bool = False  # not applied, for no other reason than a scale beyond fp16, which is now lower
     parts: int = 1  # into which every batch was split for lack of memory
 
 
@@ -46,15 +47,15 @@ class Updater:
         model: Seq2Seq,
         optimizer: torch.optim.Optimizer,
         training: TrainingConfig,
-        normalization: OptimizerConfig,
+        options: OptimizerConfig,
         seed: int,
         world: World,
         selector: BatchSelector | None = None,
     ) -> None:
-        """selector: of the words that a batch is scored over; None: all."""
+        """selector: of the words that a batch is scored over; None: all. Raises UserError for fp16 on a CPU."""
         check_precision(training.precision, world.device)
         self.model, self.optimizer, self.world = model, optimizer, world
-        self.training, self.normalization, self.seed = training, normalization, seed
+        self.training, self.options, self.seed = training, options, seed
         self.parameters = list(model.parameters())
         use_conv1d(model, conv1d_is_faster(world.device, training.precision, training.convolution))
         self.selector = selector
@@ -70,7 +71,8 @@ class Updater:
     def __call__(self, batches: Sequence[Batch], number: int) -> Outcome:
         """Update ``number`` (from 0) of the run, from this process' share of its batches, which may be none.
 
-        A batch that does not fit into memory on some rank is split in two on all, and again, until it does.
+        A batch that does not fit into memory on some rank is split in two on all, and again, until it does. Raises
+        UserError where single sentences do not fit.
         """
         self.model.train()
         parts = 1
@@ -82,16 +84,21 @@ class Updater:
             if not failures:
                 break
             parts *= 2
-            if parts > 2 * max((batch.sentences for batch in batches), default=1):
-                raise UserError(f"update {number + 1}: out of memory even for single sentences; lower data.max_length")
+            if parts > 2 * sentences:  # of all processes: each gives up when all do
+                raise UserError(
+                    f"update {number + 1}: out of memory even for single sentences; start anew, in another run_dir, "
+                    "with a lower data.max_length"
+                )
         self.world.sum_gradients(self.parameters)
         self.scaler.unscale_(self.optimizer)  # before the norm is taken
-        norm = normalize(self.parameters, int(tokens), int(sentences), self.normalization)
+        norm = normalize(self.parameters, int(tokens), int(sentences), self.options)
         applied = math.isfinite(loss) and math.isfinite(norm)
         if applied:
             self.scaler.step(self.optimizer)
         self.scaler.update()
-        return Outcome(loss, int(tokens), int(sentences), norm, applied, parts)
+        # The scale starts high and probes upwards: gradients that overflow it are how it finds its value.
+        rescaled = self.scaler.is_enabled() and not applied and math.isfinite(loss) and self.scaler.get_scale() >= 1.0
+        return Outcome(loss, int(tokens), int(sentences), norm, applied, rescaled, parts)
 
     def arguments(self, batch: Batch, training: bool) -> tuple[Tensor, ...]:
         """What ``Seq2Seq.loss`` takes, on the device."""
@@ -146,7 +153,7 @@ def out_of_memory(error: RuntimeError) -> bool:
 
 
 def split(batch: Batch, tokens: int | None, parts: int = 1) -> Iterable[Batch]:
-    """A batch in pieces of about equal size: at least ``parts``, and none with B x max(S, T) over ``tokens``."""
+    """A batch in at most ``parts`` pieces of about equal size; in more where B x max(S, T) would exceed ``tokens``."""
     longest = max(batch.source.shape[1], batch.target.shape[1])
     if tokens is not None:
         parts *= math.ceil(batch.sentences / max(1, tokens // longest))
@@ -163,13 +170,14 @@ def normalize(parameters: Sequence[Tensor], tokens: int, sentences: int, config:
 
 
 def gradient_norms(model: Seq2Seq) -> Iterator[tuple[str, float]]:
-    """The 2-norm of the present gradient of each part of the model: encoder.layers.0, decoder.output, ..."""
+    """The 2-norm of the gradient, as clipped, of each part of the model: encoder.layers.0, decoder.output, ..."""
     parts: dict[str, float] = {}
     for name, parameter in model.named_parameters():
         if parameter.grad is not None:
             part = ".".join(name.split(".")[: 3 if ".layers." in name else 2])
             parts[part] = parts.get(part, 0.0) + float(parameter.grad.square().sum())
-    return ((part, math.sqrt(square)) for part, square in parts.items())
+    for part, square in parts.items():
+        yield part, math.sqrt(square)
 
 
 def shape(batches: Sequence[Batch]) -> str:

@@ -60,14 +60,14 @@ def valid_texts(config: TrainConfig) -> Pairs:
 
 def validate(run: Run) -> Validation:
     """Measure the model as it is; it and its training go on unchanged."""
-    training, first = run.config.training, run.journal is not None and run.journal.writer is not None
+    training, shows = run.config.training, run.journal is not None and run.journal.writer is not None
     validation = Validation(loss(run))
-    if training.validation_bleu or (first and training.samples):
-        run.model.fold()  # effective weights once, in the training's precision: search.precision would round them
+    if training.validation_bleu or (shows and training.samples):
+        run.model.fold()  # effective weights once, in fp32: search.precision would round the model's own
         try:
             if training.validation_bleu:
                 validation.bleu = bleu(run)
-            if first:
+            if shows:
                 validation.samples = samples(run, run.valid_texts[: training.samples])
         finally:
             run.model.train()

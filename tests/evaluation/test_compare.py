@@ -20,6 +20,7 @@ from convs2s.errors import UserError
 from convs2s.evaluation.compare import NOT_RUN, NOT_SCORED, Comparison, Line, compare
 from convs2s.evaluation.document import sections
 from convs2s.evaluation.markdown import MARK, markdown, renewed
+from convs2s.evaluation.measures import measurements
 from convs2s.evaluation.page import page
 from convs2s.evaluation.paper import PAPER, PEERS, read
 from convs2s.evaluation.plots import plots
@@ -100,7 +101,7 @@ def test_seeds_become_mean_interval_and_difference(tmp_path: Path) -> None:
     # Student's t with one degree of freedom: 12.706 * 0.70711 / sqrt(2)
     assert (line.ours.low, line.ours.high) == pytest.approx((33.147, 45.853), abs=1e-3)
     assert line.difference == pytest.approx(0.26)
-    assert line.differs == ("seeds: 2 (published: 1)",)
+    assert line.differs == ("longest output: 500 (published: 200)", "seeds: 2 (published: 1)")
     assert line.command == "python scripts/train.py experiment=multi30k_bpe_de_en data.root=DIR seed=1"
     (line,) = lines(comparison, "fairseq fconv, 17 epochs, beam 10", "bleu_tokenized")
     assert line.difference == pytest.approx(-0.18)
@@ -119,11 +120,12 @@ def test_other_conditions_are_named_and_not_averaged(tmp_path: Path) -> None:
     comparison = compared(forced(tmp_path / "a", 1, 39.0), forced(tmp_path / "b", 1, 30.0, **other))
     found = lines(comparison, "fairseq fconv, 17 epochs, beam 5", "bleu_tokenized")
     assert [line.ours.mean for line in found if line.ours] == [39.0, 30.0]
-    assert found[0].differs == ()
+    assert found[0].differs == ("longest output: 500 (published: 200)",)
     assert found[1].differs == (
         "data: multi30k_bpe de-en, at most 1,000 pairs (published: multi30k_bpe de-en)",
         "dropout: 0.1 (published: 0.2)",
         "batch: 2,000 tokens (published: 4,000 tokens)",
+        "longest output: 500 (published: 200)",
     )
     assert found[1].difference == pytest.approx(-9.24)  # the same test set and metric
     perplexity = lines(comparison, "fairseq fconv, 17 epochs", "valid_perplexity")
@@ -156,7 +158,7 @@ def test_other_metrics_and_test_sets_are_said_and_not_subtracted(tmp_path: Path)
     assert (line.comparable, line.difference) == (False, None)
     shown = markdown(sections(comparison, plots(comparison)), "command", "figures")
     assert re.search(
-        r"\| target only \| BLEU, tokenised, case-sensitive \| 21.30 \| 34.00 \(not comparable\) \|", shown
+        r"\| target only \| BLEU as in the paper \(Moses words\) \| 21.30 \| 34.00 \(not comparable\) \|", shown
     )
 
 
@@ -186,16 +188,22 @@ def test_the_same_seed_twice_is_refused(tmp_path: Path) -> None:
 
 
 DAMAGE = [
-    ("config.yaml", "a: [", "config.yaml: unreadable"),
+    ("config.yaml", "a: [", "config.yaml: cannot be read"),
     ("config.yaml", "no_such_option: 1", "config.yaml: configuration: "),
     ("config.yaml", "", "config.yaml: "),
     ("metrics.jsonl", '{"kind": "train"}\n{"kind": "epoch", "epoch"', "metrics.jsonl, line 2: damaged"),
     ("metrics.jsonl", '{"kind": "epoch", "epoch": 1}\n', "metrics.jsonl, line 1: damaged"),
     ("metrics.jsonl", '{"kind": "epoch", "epoch": 1, "valid_perplexity": 0.2}\n', "metrics.jsonl, line 1: damaged"),
-    ("metrics.jsonl", None, "metrics.jsonl: unreadable"),
-    ("environment.json", "[]", "environment.json: damaged"),
+    (
+        "metrics.jsonl",
+        '{"kind": "epoch", "epoch": 1, "valid_perplexity": Infinity}\n',
+        "metrics.jsonl, line 1: damaged",
+    ),
+    ("evaluation/test.json", '{"search": {"lenpen": "high"}}', "evaluation/test.json: damaged"),
+    ("metrics.jsonl", None, "metrics.jsonl: cannot be read"),
+    ("environment.json", "[]", "environment.json: cannot be read"),
     ("speed.json", "[1]", "speed.json: damaged"),
-    ("evaluation/test.json", "{", "evaluation/test.json: damaged"),
+    ("evaluation/test.json", "{", "evaluation/test.json: cannot be read"),
 ]
 
 
@@ -207,7 +215,7 @@ def test_a_damaged_run_is_refused_in_one_line(name: str, content: str | None, me
     if content is not None:
         (run / name).write_text(content, "utf-8")
     with pytest.raises(UserError) as refused:
-        read_run(run)
+        measurements(read_run(run))
     assert f"{run}/{message}" in str(refused.value)
     assert "\n" not in str(refused.value)
 
@@ -311,7 +319,7 @@ def test_results_md_is_what_the_committed_results_give(monkeypatch: pytest.Monke
         assert not plot.ours or (Path(FIGURES) / f"{plot.name}.svg").read_text("utf-8") == plot.svg
     # And the sections that stand in a document written by hand.
     asking = Path("docs/attention.md").read_text("utf-8")
-    assert len(MARK.findall(asking)) == 4
+    assert len(MARK.findall(asking)) == 6
     command = own_command(replace(config, document="docs/attention.md"))
     assert asking == renewed(asking, sections(comparison, drawn), command, "docs/attention.md")
 

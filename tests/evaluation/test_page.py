@@ -16,7 +16,6 @@ from synthetic_runs import report as scored
 from convs2s.errors import UserError
 from convs2s.evaluation.compare import compare
 from convs2s.evaluation.document import sections
-from convs2s.evaluation.heat_map import heat_map
 from convs2s.evaluation.page import page
 from convs2s.evaluation.plots import plots
 from convs2s.evaluation.run_record import read_run
@@ -49,6 +48,7 @@ const found = {
   sorted: table.tHead.rows[0].cells[column].getAttribute("aria-sort"),
   pictures: Array.from(document.images, image => image.naturalWidth),
   charts: Array.from(document.querySelectorAll("svg"), svg => svg.getBoundingClientRect().width > 50),
+  maps: Array.from(document.querySelectorAll("table.map td"), cell => getComputedStyle(cell).backgroundColor),
   wide: document.documentElement.scrollWidth > document.documentElement.clientWidth + 1,
   links: Array.from(document.querySelectorAll("nav a"), a => document.querySelector(a.getAttribute("href")) !== null),
   errors: window.errors,
@@ -75,7 +75,7 @@ def html(tmp_path: Path) -> str:
     )
     (run / "attention").mkdir()
     (run / "attention" / "line1.json").write_text(json.dumps(ATTENTION), "utf-8")
-    picture = heat_map("one", ATTENTION["source"], ATTENTION["target"], ATTENTION["average"])  # type: ignore[arg-type]
+    picture = chart("one", "source", "target", [Series("weight", [(1, 0.95), (2, 0.05)])])
     (run / "attention" / "line2.svg").write_text(picture, "utf-8")
     comparison = compare([read_run(run)])
     return page(sections(comparison, plots(comparison)), "python scripts/compare.py")
@@ -116,7 +116,7 @@ def test_the_page_needs_nothing_but_itself(html: str) -> None:
     assert len(set(reader.ids)) == len(reader.ids)
     assert reader.unlabelled == 0
     assert html.count("<img") == 1
-    assert html.count('aria-label="line1, ') == 3  # the average and two layers
+    assert html.count('<table class="map"><caption>line1, ') == 3  # the average and two layers
 
 
 def test_a_browser_opens_and_sorts_it(html: str, tmp_path: Path) -> None:
@@ -139,7 +139,9 @@ def test_a_browser_opens_and_sorts_it(html: str, tmp_path: Path) -> None:
     assert [float(text) for text in found["down"]] == figures[::-1]
     assert found["sorted"] == "descending"
     assert all(width > 0 for width in found["pictures"])
-    assert len(found["charts"]) > 10
+    assert len(found["charts"]) > 8
+    assert len(found["maps"]) == 3 * 6
+    assert len(set(found["maps"])) > 4  # as dark as the weights are large
     assert all(found["charts"])
     assert found["links"]
     assert all(found["links"])

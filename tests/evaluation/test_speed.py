@@ -62,7 +62,7 @@ def test_the_peers_speeds_are_those_per_yardstick() -> None:
 
 def test_ours_stand_in_their_cases(files: Path) -> None:
     """Fault: another beam or precision in a case, a speed that is not divided, a target that is missed unseen."""
-    _, translation, training = speed_sections(compare([], find_benchmarks([f"{files}/*.json"])).speeds)
+    _, translation, training, _ = speed_sections(compare([], find_benchmarks([f"{files}/*.json"])).speeds)
     columns = translation.headings
     ours = [dict(zip(columns, row, strict=True)) for row in translation.rows if row[0].startswith("ours")]
     assert [(row["batch"], row["precision"]) for row in ours] == [
@@ -116,5 +116,5 @@ def test_a_file_that_is_none_is_refused(files: Path) -> None:
             find_benchmarks([str(path)])
     with pytest.raises(UserError, match="No such file"):
         find_benchmarks([str(files / "absent.json")])
-    assert own_command(CompareConfig(benchmarks=["a.json"])).endswith("benchmarks='[a.json]'")
+    assert own_command(CompareConfig(benchmarks=["a.json"])).endswith("'benchmarks=[a.json]'")
     assert "benchmarks" not in own_command(CompareConfig())

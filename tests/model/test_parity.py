@@ -24,12 +24,11 @@ from helpers import (
     small_config,
 )
 from reference_model import ReferenceModel
-from torch import Tensor
+from torch import Tensor, nn
 from torch.testing import assert_close
 
 from convs2s.config import AttentionOrder, EncoderGradient, ModelConfig, SourcePadding
 from convs2s.model import ConvS2S
-from convs2s.model.layers import Dropout
 from convs2s.training.nag import clip_gradients
 
 FILES = ["fconv_tiny", "fconv_tiny_drop", "fconv_tiny_bfactor"]
@@ -153,7 +152,7 @@ def test_gradients(golden: Golden) -> None:
 def test_dropout_places() -> None:
     """Fault: a dropout too many or too few (on a residual, on an attention), or with another place's probability."""
     golden = Golden("fconv_tiny_drop")
-    places = {name: module for name, module in golden.model.named_modules() if isinstance(module, Dropout)}
+    places = {name: module for name, module in golden.model.named_modules() if isinstance(module, nn.Dropout)}
     assert set(places) == set(golden.masks)
 
     golden.model.train()

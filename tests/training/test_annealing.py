@@ -52,6 +52,11 @@ def test_forced_annealing() -> None:
     assert rates([5.0, 4.0, 3.0, 2.0], anneal_after=2)[0] == pytest.approx([0.25, 0.025, 0.0025, 0.00025])
 
 
+def test_a_loss_that_is_no_number_is_not_remembered() -> None:
+    """Fault: after a validation loss of nan the next epoch cannot be found worse."""
+    assert rates([4.0, float("nan"), 5.0])[0] == pytest.approx([0.25, 0.25, 0.025])
+
+
 def test_annealing_off() -> None:
     """Fault: optimizer.annealing=none still shrinks the rate."""
     assert rates([1.0, 2.0, 3.0], annealing=Annealing.none)[0] == [0.25] * 3

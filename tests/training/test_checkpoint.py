@@ -14,6 +14,7 @@ from runs import assert_same_state, tiny_config, trained
 from survive import at, fail, flip, operations, watched
 
 from convs2s.errors import UserError
+from convs2s.files import atomic
 from convs2s.training import checkpoint, loop
 from convs2s.training.average import average
 
@@ -122,6 +123,24 @@ def test_no_whole_checkpoint_is_a_refusal(tmp_path: Path) -> None:
         path.write_bytes(b"")
     with pytest.raises(UserError, match="no checkpoint is whole"):
         loop.train(tiny_config(tmp_path))
+
+
+def test_an_average_is_nothing_to_go_on_from(tmp_path: Path) -> None:
+    """Fault: a last.pt without a training's state, copied there, ends in a KeyError, or a folder of such in a lie."""
+    whole = trained(tiny_config(tmp_path))
+    folder = tmp_path / "run" / "checkpoints"
+    checkpoint.save(folder / "last.pt", average([str(folder / "best.pt")]))
+    assert_same_state(whole["model"], trained(tiny_config(tmp_path))["model"])
+    for name in ("best.pt", "last.pt"):
+        checkpoint.save(folder / name, average([str(folder / "best.pt")]))
+    with pytest.raises(UserError, match="holds a training's state"):
+        loop.train(tiny_config(tmp_path))
+
+
+def test_a_folder_is_no_file() -> None:
+    """Fault: output=. ends in pathlib's words."""
+    with pytest.raises(UserError, match="is a folder; give a file"), atomic(Path(".")):
+        pass
 
 
 def test_average(tmp_path: Path) -> None:

@@ -133,3 +133,12 @@ def test_clipping(case: int) -> None:
     found = torch.cat([parameter.grad for parameter in parameters if parameter.grad is not None])
     assert_close(found, expected, **TIGHT)
     assert untouched.grad is None
+
+
+def test_an_infinite_norm_scales_nothing() -> None:
+    """Fault: maximum / inf turns finite gradients into 0 and infinite ones into nan before they are written down."""
+    parameters = [nn.Parameter(torch.zeros(2)) for _ in range(2)]
+    parameters[0].grad, parameters[1].grad = torch.tensor([3.0, 4.0]), torch.tensor([float("inf"), 1.0])
+    assert clip_gradients(parameters, 0.1) == float("inf")
+    assert parameters[0].grad.tolist() == [3.0, 4.0]
+    assert parameters[1].grad.tolist() == [float("inf"), 1.0]

@@ -14,7 +14,8 @@ from runs import assert_same_state, metrics, tiny_config, trained, write_corpus
 
 from convs2s.errors import UserError
 from convs2s.training import checkpoint, loop
-from convs2s.training.run import Run, Stopped
+from convs2s.training.run import Run
+from convs2s.training.signals import Stopped
 
 PARTS = ("model", "optimizer", "schedule", "progress")
 
@@ -37,7 +38,7 @@ def test_stopped_after_every_update(tmp_path: Path, accumulate: int, monkeypatch
     end_update = Run.end_update
 
     def stop_after(self: Run, *arguments: Any) -> None:
-        self.stop_signal = signal.SIGTERM
+        self.stop_signal.number = signal.SIGTERM
         end_update(self, *arguments)
 
     config = tiny_config(tmp_path, "stopped", **options)
@@ -52,10 +53,10 @@ def test_stopped_after_every_update(tmp_path: Path, accumulate: int, monkeypatch
 
 
 def test_stopped_in_validation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault: an epoch whose validation was interrupted is counted twice, or not at all."""
+    """Fault: an epoch whose validation was interrupted is counted twice, or trained anew, or its speed is 0."""
     whole = tiny_config(tmp_path, "whole")
     trained(whole)
-    config = tiny_config(tmp_path, "stopped", training__save_every=1)
+    config = tiny_config(tmp_path, "stopped")
 
     def die(run: Run) -> float:
         raise KeyboardInterrupt
@@ -64,9 +65,12 @@ def test_stopped_in_validation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         patch.setattr(loop, "validate", die)
         with pytest.raises(KeyboardInterrupt):
             loop.train(config)
+    assert state(config)["progress"]["update"] == state(whole)["progress"]["update"] // 2
     trained(config)
     assert_same_state(state(whole), state(config))
     assert metrics(whole) == metrics(config)
+    speeds = json.loads((Path(config.run_dir) / "speed.json").read_text("utf-8"))
+    assert all(one["tokens"] and one["seconds"] for one in speeds)
 
 
 def test_stopped_in_the_last_validation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,6 +160,25 @@ def test_raised_limit_goes_on(tmp_path: Path) -> None:
     assert_same_state(state(whole), state(more))
 
 
+def test_lowered_limit_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault: a run beyond a lowered max_epochs trains one epoch more."""
+    trained(tiny_config(tmp_path, training__max_epochs=2))
+    longer, train_epoch = tiny_config(tmp_path, training__max_epochs=4), loop.train_epoch
+
+    def stop_in_epoch_3(run: Run) -> bool:
+        run.stop_signal.number = signal.SIGTERM
+        return train_epoch(run)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "train_epoch", stop_in_epoch_3)
+        with pytest.raises(Stopped):
+            loop.train(longer)
+    before = state(longer)
+    assert before["progress"]["epoch"] == 3
+    loop.train(tiny_config(tmp_path, training__max_epochs=2))
+    assert state(longer)["progress"]["update"] == before["progress"]["update"]
+
+
 def test_second_process_is_refused(tmp_path: Path) -> None:
     """Fault: two processes write one run."""
     from convs2s.training.distributed import connected
@@ -183,7 +206,7 @@ def test_the_speed_is_that_of_what_was_trained(tmp_path: Path, monkeypatch: pyte
 
     def stop_in_epoch_2(self: Run, *arguments: Any) -> None:
         if self.progress.update == per_epoch + 1:
-            self.stop_signal = signal.SIGTERM
+            self.stop_signal.number = signal.SIGTERM
         end_update(self, *arguments)
 
     with monkeypatch.context() as patch:

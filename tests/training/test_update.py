@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +149,45 @@ def test_out_of_memory_for_one_sentence_is_refused(monkeypatch: pytest.MonkeyPat
         update([batch(9)], 0)
 
 
+def test_every_process_retries_as_long_as_one_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault: a process without a batch, as at an epoch's end, gives up while another has sentences to part."""
+    update = updater()
+    calls = []
+
+    class Others(World):
+        """The other process: 9 sentences, which fit in 4 parts."""
+
+        def sum(self, values: Sequence[float]) -> list[float]:
+            calls.append(values)
+            return [values[0] + 5.0, values[1] + 30, values[2] + 9, values[3] + (len(calls) < 3)]
+
+        def sum_gradients(self, parameters: Iterable[torch.Tensor]) -> None:
+            for parameter in parameters:
+                parameter.grad = torch.zeros_like(parameter)
+
+    monkeypatch.setattr(update, "world", Others(1, 2, torch.device("cpu")))
+    assert update([], 0).parts == 4
+
+
+def test_a_scale_beyond_fp16_is_no_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault: fp16 ends at its first update, because gradients scaled too high are taken for a diverged training.
+
+    The scaler of a GPU, here on a CPU and on float32 gradients, so high that even they overflow.
+    """
+    start = Updater.__init__
+
+    def scaled(self: Updater, *arguments: Any) -> None:
+        start(self, *arguments)
+        self.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**127)
+
+    monkeypatch.setattr(Updater, "__init__", scaled)
+    run = trained(tiny_config(tmp_path))
+    assert run["scaler"]["scale"] < 2.0**127
+    assert run["progress"]["tokens"] == 0
+    assert run["progress"]["best_loss"] < 10.0
+    assert not list((tmp_path / "run").glob("nonfinite*"))
+
+
 def poison(monkeypatch: pytest.MonkeyPatch, updates: set[int]) -> None:
     backward = Updater.backward
 
@@ -168,6 +208,9 @@ def test_nonfinite_loss_stops_before_the_update(tmp_path: Path, monkeypatch: pyt
     assert report["loss"] == "nan"
     assert report["lines"][0]
     assert all(1 <= line <= 50 for line in report["lines"][0])
+    monkeypatch.undo()
+    resumed = trained(tiny_config(tmp_path, training__nonfinite=Nonfinite.skip))  # what the message advises
+    assert resumed["progress"]["finished"] == "training.max_epochs=2 reached"
 
 
 def test_nonfinite_loss_is_skipped_within_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

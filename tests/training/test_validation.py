@@ -19,7 +19,8 @@ from convs2s.search.translate import Translation
 from convs2s.training import checkpoint, loop, validation
 from convs2s.training.distributed import World
 from convs2s.training.picture import CELL, picture
-from convs2s.training.run import Run, Stopped
+from convs2s.training.run import Run
+from convs2s.training.signals import Stopped
 from convs2s.training.validation import Validation
 
 SEARCH = SearchConfig(beam=2, min_length=4, max_length=8)  # so that an untrained model says something
@@ -71,7 +72,7 @@ def test_stopped_runs_measure_the_same(tmp_path: Path, monkeypatch: pytest.Monke
     end_update = Run.end_update
 
     def stop_after(self: Run, *arguments: Any) -> None:
-        self.stop_signal = signal.SIGTERM
+        self.stop_signal.number = signal.SIGTERM
         end_update(self, *arguments)
 
     with monkeypatch.context() as patch:

@@ -21,7 +21,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from runs import tiny_config
 
 from convs2s.training.loop import train
-from convs2s.training.run import Run, Stopped
+from convs2s.training.run import Run
+from convs2s.training.signals import Stopped
 
 
 def main() -> None:
@@ -41,7 +42,7 @@ def main() -> None:
 def tell_torchrun(run: Run) -> None:
     """To end, and wait for the signal that it passes on."""
     os.kill(os.getppid(), signal.SIGTERM)
-    while not run.stop_signal:
+    while not run.stop_signal.number:
         time.sleep(0.01)
 
 
