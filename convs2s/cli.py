@@ -10,6 +10,7 @@ import contextlib
 import difflib
 import os
 import re
+import signal
 import sys
 import typing
 from collections.abc import Callable, Iterator
@@ -87,7 +88,11 @@ sys.excepthook = quiet_interrupt
 
 
 def run(main: Callable[[C], None], schema: type[C], config_name: str) -> None:
-    """Call ``main`` with the configuration that configs/CONFIG_NAME.yaml and the command line compose."""
+    """Call ``main`` with the configuration that configs/CONFIG_NAME.yaml and the command line compose.
+
+    SIGTERM ends it as Ctrl-C does: what is being written is removed, worker processes end.
+    """
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     register(schema, config_name)
     given = sys.argv[1:]
     sys.argv[1:] = arranged(with_underscores(given, schema))

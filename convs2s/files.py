@@ -17,19 +17,27 @@ from convs2s.errors import UserError
 def atomic(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
     """Write ``path`` whole or not at all: a temporary file beside it is flushed to disk and renamed at the end.
 
-    Text is UTF-8 with "\\n" line ends. Raises UserError when the file cannot be written; the old one is then intact.
+    What is no file (a named pipe, /dev/null) is written into, a link's target in its place. Text is UTF-8 with "\\n"
+    line ends. Raises UserError when the file cannot be written; the old one is then intact.
     """
     if not path.name:
         raise UserError(f"{path}: is a folder; give a file in it")
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    target = path.resolve()
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     text: dict[str, Any] = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
     try:
+        if target.exists() and not target.is_file() and not target.is_dir():
+            with open(target, mode, **text) as file:
+                yield file
+            return
         with open(temporary, mode, **text) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
-        sync_folder(path.parent)
+        os.replace(temporary, target)
+        sync_folder(target.parent)
+    except BrokenPipeError:  # of another file: whoever read our output has gone
+        raise
     except OSError as error:
         raise UserError(f"{path}: not written ({error.strerror or error}); what was there before is intact") from error
     finally:
@@ -62,6 +70,13 @@ def matching(pattern: str) -> list[Path]:
         return [path]
     start = Path(path.anchor)
     return sorted(start.glob(str(path.relative_to(start))))
+
+
+def check_place(path: str, option: str) -> None:
+    """Before long work: UserError that names the ``option`` where ``path`` is a folder, or in one that is not there."""
+    place = Path(path)
+    if place.is_dir() or not place.parent.is_dir():
+        raise UserError(f"{option}={path} cannot be written: it is a folder, or its folder does not exist; name a file")
 
 
 def make_folder(folder: Path, option: str) -> None:

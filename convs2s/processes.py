@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from typing import Any
 
 from convs2s.errors import UserError
@@ -19,10 +21,11 @@ def worker_processes(
 ) -> Iterator[Callable[..., Future[Any]]]:
     """A function that hands work to ``count`` processes, each of which has called ``begin(*arguments)`` first.
 
-    They are spawned: a fork would copy locks that other threads hold. Leaving the block ends them.
-    Errors: UserError with ``remedy`` where one of them died (waiting for its result raises BrokenProcessPool).
+    They are spawned: a fork would copy locks that other threads hold. Leaving the block ends them, and so does the end
+    of this process, however it ends.
+    Raises UserError with ``remedy`` where one of them died (waiting for its result raises BrokenProcessPool).
     """
-    pool = ProcessPoolExecutor(count, get_context("spawn"), begin, arguments)
+    pool = ProcessPoolExecutor(count, get_context("spawn"), _begin, (begin, arguments))
 
     def submit(work: Callable[..., Any], *given: Any) -> Future[Any]:
         # A process that starts here inherits the mask: from its first moment it does not hear Ctrl-C.
@@ -40,3 +43,16 @@ def worker_processes(
         ) from None
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _begin(begin: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    begin(*arguments)
+
+
+def _end_with_parent() -> None:
+    """Wait for the process that started this one, and end when it has ended."""
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)

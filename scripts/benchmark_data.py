@@ -27,7 +27,7 @@ from convs2s.data.encode import encode_texts
 from convs2s.data.lines import Part, Side, read_pairs
 from convs2s.data.storage import find_file
 from convs2s.errors import UserError
-from convs2s.files import write_json
+from convs2s.files import check_place, write_json
 from convs2s.search.benchmark import peak_gib
 from convs2s.text.sentencepiece_tokenizer import SentencePieceTokenizer
 from convs2s.text.tokenizer import Tokenizers
@@ -39,6 +39,8 @@ def main(config: BenchmarkDataConfig) -> None:
     if len(config.lines) != 2 or min(*config.lines, config.pairs, config.ranks) < 1:
         raise UserError("give two numbers of lines, and at least one of each: lines=[SMALL,LARGE] pairs=N ranks=N")
     check_minimum("", config, {"batch_tokens": 1, "vocabulary_size": 5, "seed": 0})
+    if config.output is not None:
+        check_place(config.output, "output")
     cut = alone(batching, config)
     print(
         f"{config.pairs:,} pairs, rank 1 of {config.ranks}, {cut['batches']:,} batches in all: first epoch"

@@ -16,10 +16,11 @@ import torch
 
 from convs2s.cli import run
 from convs2s.config import BenchmarkGenerateConfig, SearchPrecision, check_minimum
+from convs2s.data.corpus import over_long
 from convs2s.data.lines import read_lines
 from convs2s.errors import UserError
 from convs2s.evaluation.models import load_models
-from convs2s.files import write_json
+from convs2s.files import check_place, write_json
 from convs2s.model import Seq2Seq
 from convs2s.model import build as build_model
 from convs2s.search.benchmark import Speed, as_json, measure, random_sources, spread
@@ -33,6 +34,8 @@ def main(config: BenchmarkGenerateConfig) -> None:
     for name in ("batches", "beams"):
         if min(getattr(config, name), default=0) < 1:
             raise UserError(f"{name}={getattr(config, name)}: give one or more numbers, each at least 1")
+    if config.output is not None:
+        check_place(config.output, "output")
     if config.threads is not None:
         torch.set_num_threads(config.threads)
     rows, parameters = [], 0
@@ -64,6 +67,7 @@ def main(config: BenchmarkGenerateConfig) -> None:
 
 
 def build(config: BenchmarkGenerateConfig, precision: SearchPrecision) -> tuple[Seq2Seq, Tokenizers | None]:
+    """The model to measure, folded, and its tokenisers; None for a random model. Raises UserError for bad sizes."""
     if config.checkpoint is not None:
         models, tokenizers = load_models([config.checkpoint], config.device, precision)
         return models[0], tokenizers
@@ -76,12 +80,26 @@ def build(config: BenchmarkGenerateConfig, precision: SearchPrecision) -> tuple[
 
 
 def read_sources(config: BenchmarkGenerateConfig, tokenizers: Tokenizers | None, model: Seq2Seq) -> list[list[int]]:
+    """Ids with </s> of the first lines of input=, blank ones left out, or of random sentences.
+
+    Raises UserError for a sentence that is longer than the model takes, and where there is none.
+    """
     if config.input is None:
-        return random_sources(config.sentences, model.source_vocabulary)
+        sources = random_sources(config.sentences, model.source_vocabulary)
+        longest = max(map(len, sources))
+        if longest > model.max_source_length:
+            raise over_long("random sentences", longest, model.max_source_length, "raise model.max_positions")
+        return sources
     if tokenizers is None:
         raise UserError("input= needs checkpoint=, whose tokeniser segments it")
     lines = list(islice(read_lines(config.input), config.sentences))
-    sources = [[*ids, EOS] for ids in tokenizers.source.encode(lines) if ids]
+    sources = []
+    for number, ids in enumerate(tokenizers.source.encode(lines), start=1):
+        if len(ids) >= model.max_source_length:
+            place = f"{config.input}, line {number}"
+            raise over_long(place, len(ids) + 1, model.max_source_length, "leave the line out")
+        if ids:
+            sources.append([*ids, EOS])
     if not sources:
         raise UserError(f"input={config.input} holds no text")
     return sources

@@ -18,7 +18,7 @@ import yaml
 from convs2s.cli import CONFIGS, run
 from convs2s.config import BenchmarkTrainConfig, ModelConfig, TrainingConfig, check_minimum, from_plain
 from convs2s.errors import UserError
-from convs2s.files import write_json
+from convs2s.files import check_place, write_json
 from convs2s.model import build
 from convs2s.training.benchmark import Shape, measure
 from convs2s.training.distributed import resolve_device
@@ -35,6 +35,8 @@ MODELS = {
 
 def main(config: BenchmarkTrainConfig) -> None:
     check_minimum("", config, dict.fromkeys(("sentences", "length", "repeat", "threads"), 1))
+    if config.output is not None:
+        check_place(config.output, "output")
     if config.threads is not None:
         torch.set_num_threads(config.threads)
     device, rows = resolve_device(config.device), []

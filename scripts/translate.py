@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -17,27 +18,32 @@ from tqdm import tqdm
 
 from convs2s.cli import files, run
 from convs2s.config import TranslateConfig
+from convs2s.data.opening import SUFFIXES
 from convs2s.errors import UserError
-from convs2s.evaluation.models import block_size, load_models, load_translator
+from convs2s.evaluation.models import block_size, load_translator
 from convs2s.messages import say
 from convs2s.search.output import HEADER, open_attention, output_lines
 from convs2s.search.streams import open_output, read_blocks
 from convs2s.search.translate import Block, Translation, Translator, Warner, translate_blocks
-from convs2s.search.workers import translate_in_workers
+from convs2s.search.workers import translate_in_workers, worker_device
+from convs2s.training.checkpoint import build_tokenizers, load
 
 
 def main(config: TranslateConfig) -> None:
-    if config.attention_layers and config.attention is None:
-        raise UserError("attention_layers=true needs a place to write them: add attention=FILE.npz")
+    if config.attention_layers and Path(config.attention or "").suffix not in (".npz", ".jsonl"):
+        raise UserError("attention_layers=true needs a place to write them: add attention=FILE.npz or FILE.jsonl")
+    if config.attention is not None and Path(config.attention).resolve() == Path(config.output).resolve():
+        raise UserError("attention and output name the same file: give two")
     paths = files("checkpoint", config.checkpoint)
     name = "standard input" if config.input == "-" else config.input
-    if config.search.workers > 1:  # models are loaded in the workers
-        make = partial(translator, config, paths, name)
-        tokenizers = None if config.attention is None else load_models(paths, "cpu", config.search.precision)[1]
+    terminal = config.input == "-" and sys.stdin.isatty()
+    workers = 1 if terminal else config.search.workers  # with several, the first answer comes after some lines
+    if workers > 1:  # models are loaded in the workers
+        make = partial(translator, replace(config, device=worker_device(config.device)), paths, name)
+        tokenizers = None if config.attention is None else build_tokenizers(load(paths[0]))
     else:
         ready = translator(config, paths, name)
         tokenizers = ready.tokenizers
-    terminal = config.input == "-" and sys.stdin.isatty()
     if terminal:
         say("one sentence a line; end with Ctrl-D")
     with ExitStack() as stack:
@@ -50,8 +56,8 @@ def main(config: TranslateConfig) -> None:
         lines: Iterable[list[str]] = read_blocks(config.input, 1 if terminal else block_size(config.search))
         lines = remember(prompted(lines) if terminal else lines, kept if write_attention else None)
         warner = Warner(name)
-        if config.search.workers > 1:
-            results = translate_in_workers(make, lines, config.search.workers, warner)
+        if workers > 1:
+            results = translate_in_workers(make, lines, workers, warner)
         else:
             results = translate_blocks(forgiving(ready) if terminal else ready.translate, lines, warner)
         table = config.scores or config.search.nbest > 1
@@ -109,7 +115,7 @@ def progress(results: Iterable[list[Translation]], config: TranslateConfig) -> I
     if config.input == "-":
         return results
     total = None
-    if sys.stderr.isatty() and Path(config.input).suffix != ".gz":
+    if sys.stderr.isatty() and Path(config.input).suffix not in SUFFIXES:
         with open(config.input, "rb") as file:
             total = sum(block.count(b"\n") for block in iter(partial(file.read, 1 << 20), b""))
     bar: Iterable[list[Translation]] = tqdm(results, total=total, unit=" lines", disable=None, file=sys.stderr)

@@ -24,6 +24,7 @@ from convs2s.config import (
     SourcePadding,
 )
 from convs2s.model import ConvS2S
+from convs2s.search.lexicon import Lexicon, lexicon_lines
 
 GOLDEN = Path(__file__).parent / "golden"
 UNK, PAD, EOS = 0, 1, 2
@@ -100,6 +101,11 @@ def ours(ids: Any) -> Tensor:
 def rounding(values: Tensor) -> float:
     """What float32 carries the largest of some values to: its epsilon times the value."""
     return torch.finfo(torch.float32).eps * float(values.abs().max())
+
+
+def write_lexicon(path: Path, lexicon: Lexicon) -> None:
+    """A lexicon file."""
+    path.write_text("".join(f"{line}\n" for line in lexicon_lines(lexicon)), encoding="utf-8")
 
 
 # --- models -------------------------------------------------------------------------------------------------------

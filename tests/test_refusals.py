@@ -57,6 +57,8 @@ def test_a_misread_override_says_how_to_write_it(override: str) -> None:
 
 IMPOSSIBLE: dict[str, tuple[dict[str, Any], str]] = {
     "seed": ({"seed": -1}, "seed=-1 must be at least 0"),
+    "data seed": ({"data__seed": -1}, "data.seed=-1 must be at least 0"),
+    "columns": ({"data__columns": ["de"]}, "data.columns must name two columns, [source, target], not ['de']"),
     "large seed": ({"seed": 1 << 31}, "and below 2147483648"),
     "bottleneck": ({"model__bottleneck": -1}, "model.bottleneck=-1 must be at least 0"),
     "weight norm": ({"model__weight_norm_eps": -1.0}, "model.weight_norm_eps=-1.0 must be at least 0"),
@@ -103,6 +105,15 @@ def test_a_run_has_a_directory_of_its_own(tmp_path: Path, monkeypatch: pytest.Mo
 
 OWN: list[tuple[str, Any, str]] = [
     ("translate", TranslateConfig(checkpoint="x", attention_layers=True), "attention_layers=true needs a place"),
+    (
+        "translate",
+        TranslateConfig(checkpoint="x", attention="a.txt", attention_layers=True),
+        "add attention=FILE.npz or FILE.jsonl",
+    ),
+    ("translate", TranslateConfig(checkpoint="x", output="a", attention="./a"), "name the same file: give two"),
+    ("benchmark_train", BenchmarkTrainConfig(output="/none/x"), "output=/none/x cannot be written"),
+    ("benchmark_generate", BenchmarkGenerateConfig(output="/none/x"), "output=/none/x cannot be written"),
+    ("benchmark_data", BenchmarkDataConfig(output="/"), "output=/ cannot be written"),
     ("average", AverageConfig([], "x"), "checkpoints=[] is empty"),
     ("benchmark_train", BenchmarkTrainConfig(sentences=0), "sentences=0 must be at least 1"),
     ("benchmark_train", BenchmarkTrainConfig(threads=0), "threads=0 must be at least 1"),
@@ -116,7 +127,8 @@ OWN: list[tuple[str, Any, str]] = [
 
 @pytest.mark.parametrize(("name", "config", "message"), OWN, ids=[message for _, _, message in OWN])
 def test_scripts_refuse_options_of_their_own(name: str, config: Any, message: str) -> None:
-    """Fault: a stack trace for a nought, or an option without effect."""
+    """Fault: a stack trace for a nought, an option without effect, two outputs in one file, or a file that cannot be
+    written and is found out after all the work."""
     with pytest.raises(UserError) as refusal:
         runpy.run_path(str(SCRIPTS / f"{name}.py"))["main"](config)
     assert message in str(refusal.value)

@@ -125,8 +125,10 @@ class DataConfig:
             raise UserError(
                 "data.train or data.valid names own files, but data=quickstart writes its own: add data=files"
             )
-        least = {"min_length": 0, "max_length": 1, "max_ratio": 1, "max_pieces": 1}
+        least = {"seed": 0, "min_length": 0, "max_length": 1, "max_ratio": 1, "max_pieces": 1}
         check_minimum("data", self, {**least, "valid_every": 2, "max_pairs": 1, "workers": 0})
+        if len(self.columns) not in (0, 2):
+            raise UserError(f"data.columns must name two columns, [source, target], not {list(self.columns)}")
         if self.min_length > self.max_length:
             raise UserError(f"data.min_length={self.min_length} must be at most data.max_length={self.max_length}")
         if not 0 <= self.valid_fraction < 1:

@@ -48,13 +48,13 @@ class TranslateConfig:
     checkpoint: Any = option(
         MISSING, "file written by training, e.g. runs/quickstart/checkpoints/best.pt; [FILE,FILE]: several that vote"
     )
-    input: str = option("-", "text file, plain or .gz, one sentence a line; -: standard input")
+    input: str = option("-", "text file, plain or compressed, one sentence a line; -: standard input")
     output: str = option("-", "where the translations go; -: standard output")
     scores: bool = option(False, "write a table of line number, rank, score and text; search.nbest above 1 does, too")
     attention: str | None = option(
         None,
         "also write the attention of the best translations: FILE.npz or FILE.jsonl matrices, any other name hard "
-        "alignments (source-target, Pharaoh format)",
+        "alignments of the pieces (source-target, Pharaoh format)",
     )
     attention_layers: bool = option(False, "matrices of every decoder layer instead of their average")
     device: str = option("auto", "auto, cpu, cuda or cuda:N")
@@ -66,7 +66,7 @@ class ScoreConfig:
     """scripts/score.py."""
 
     checkpoint: Any = option(MISSING, "file written by training; [FILE,FILE]: several that vote")
-    source: str = option(MISSING, "source text, plain or .gz")
+    source: str = option(MISSING, "source text, plain or compressed (.gz, .xz, .zst)")
     target: str = option(MISSING, "its translation, line by line")
     output: str = option("-", "where the table goes; -: standard output")
     device: str = option("auto", "auto, cpu, cuda or cuda:N")
@@ -77,14 +77,14 @@ class ScoreConfig:
 class LexiconConfig:
     """scripts/lexicon.py."""
 
-    source: str = option(MISSING, "source side of the training text, plain or .gz")
+    source: str = option(MISSING, "source side of the training text, plain or compressed")
     target: str = option(MISSING, "its target side")
     alignment: str | None = option(None, "its word alignment in Pharaoh format; null: learnt here, by IBM model 1")
     checkpoint: str | None = option(None, "segment both sides as this model does; null: words between spaces")
-    output: str = option(MISSING, "lexicon file to write")
+    output: str = option(MISSING, "lexicon file to write; -: standard output")
     alignment_output: str | None = option(None, "also write the learnt alignment, in Pharaoh format")
-    iterations: int = option(5, "of expectation-maximisation")
-    max_pairs: int = option(200_000, "learn from the first so many pairs only: memory grows with them")
+    iterations: int = option(5, "learning: rounds of expectation-maximisation")
+    max_pairs: int = option(200_000, "learning: from the first so many pairs only; memory grows with them")
 
 
 @dataclass
@@ -126,7 +126,7 @@ class BenchmarkGenerateConfig:
     """scripts/benchmark.py generate."""
 
     checkpoint: str | None = option(None, "model to measure; null: a random one of 4 + 3 layers of 256 channels")
-    input: str | None = option(None, "source text, plain or .gz; null: random sentences of 4 to 24 words")
+    input: str | None = option(None, "source text, plain or compressed; null: random sentences of 4 to 24 words")
     sentences: int = option(1000, "translate the first so many")
     single_sentences: int = option(200, "at batch 1, this many of them, evenly spread")
     batches: list[int] = option([1, 32, 128], "sentences translated together")
@@ -230,7 +230,7 @@ class PlotAttentionConfig:
     """scripts/plot_attention.py."""
 
     checkpoint: str = option(MISSING, "file written by training or conversion")
-    input: str = option("-", "source sentences, one a line, plain or .gz; -: standard input")
+    input: str = option("-", "source sentences, one a line, plain or compressed; -: standard input")
     target: str | None = option(
         None, "translations whose attention is drawn, line by line; null: those that the model finds"
     )

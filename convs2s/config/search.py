@@ -25,7 +25,8 @@ class SelectionConfig:
 
     def check(self, name: str) -> None:
         """Raise UserError for a value that cannot work; ``name`` is this group's."""
-        check_minimum(name, self, {"common": 0, "aligned": 0, "min_frequency": 0})
+        common = 0 if self.lexicon is None else 3  # the special symbols are the first of them
+        check_minimum(name, self, {"common": common, "aligned": 0, "min_frequency": 0})
 
 
 class SearchPrecision(str, Enum):

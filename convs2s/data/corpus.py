@@ -19,6 +19,8 @@ from convs2s.text.vocabulary import EOS, UNK
 from convs2s.text.word_cache import EncodedLines
 
 _SIDES = ("source", "target")
+# What a split's files are called, after its name.
+FILES = ("lines", *(f"{side}.{part}" for side in _SIDES for part in ("tokens", "offsets")))
 
 
 class Corpus:
@@ -90,10 +92,9 @@ class CorpusWriter:
         self.unknown = dict.fromkeys(_SIDES, 0)
         self.words = dict.fromkeys(_SIDES, 0)
         self.longest = dict.fromkeys(_SIDES, 0)
-        names = ["lines", *(f"{side}.{part}" for side in _SIDES for part in ("tokens", "offsets"))]
         self._open = ExitStack()
         self._files: dict[str, BinaryIO] = {
-            name: self._open.enter_context((folder / f"{split}.{name}").open("wb")) for name in names
+            name: self._open.enter_context((folder / f"{split}.{name}").open("wb")) for name in FILES
         }
         for side in _SIDES:
             self._write(f"{side}.offsets", np.zeros(1, "<i8"))
@@ -166,13 +167,16 @@ def check_lengths(corpus: Corpus, limit: int, source: Text, target: Text, target
     for (path, lengths), limit in zip(sides, limits, strict=True):
         over = np.flatnonzero(lengths > limit)
         if len(over):
-            raise over_long(path, int(corpus.lines[over[0]]), int(lengths[over[0]]), limit, len(over) - 1)
+            raise over_long_line(path, int(corpus.lines[over[0]]), int(lengths[over[0]]), limit, len(over) - 1)
 
 
-def over_long(text: Text, line: int, length: int, limit: int, more: int = 0) -> UserError:
-    """The error for a sentence of ``length`` tokens where ``limit`` is the most; ``more``: further such lines."""
+def over_long_line(text: Text, line: int, length: int, limit: int, more: int = 0) -> UserError:
+    """As ``over_long``, for a line of raw text that is trained on or scored; ``more``: further such lines."""
     path, line = text.place(line) if isinstance(text, Side) else (str(text), line)
-    return UserError(
-        f"{path}, line {line}: {length:,} tokens, </s> included, but the model takes {limit:,} at most"
-        f"{f' (and {more:,} more such lines)' if more else ''}; shorten it, or raise model.max_positions"
-    )
+    others = f" (so have {more:,} more lines)" if more else ""
+    return over_long(f"{path}, line {line}{others}", length, limit, "shorten it, or raise model.max_positions")
+
+
+def over_long(place: str, length: int, limit: int, remedy: str) -> UserError:
+    """The error for a sentence of ``length`` pieces where ``limit`` is the most, </s> included in both."""
+    return UserError(f"{place}: {length:,} pieces, </s> included, but the model takes at most {limit:,}; {remedy}")

@@ -58,11 +58,11 @@ def _fetch_missing(data: DataConfig, names: Sequence[str], log: Log) -> None:
         if any(name in wanted for name in files):
             fetch_pair = hub.fetch_sacrebleu if split in data.sacrebleu else hub.fetch_split
             fetch_pair(data, split, files, _hint(data, wanted), log)
-            _record(data, files)
+            record(data, files)
     wanted = missing(data, own)
     for number, name in enumerate(wanted, start=1):
         _fetch_url(data, name, f"file {number} of {len(wanted)}", _hint(data, wanted), log)
-        _record(data, [name])
+        record(data, [name])
 
 
 def _provider(data: DataConfig, split: str) -> bool:
@@ -74,8 +74,8 @@ def _hint(data: DataConfig, wanted: Sequence[str]) -> str:
     return f"put {', '.join(wanted)} into {Path(data.root).absolute()}"
 
 
-def _record(data: DataConfig, names: Sequence[str]) -> None:
-    """Write down the checksums of files as they were fetched."""
+def record(data: DataConfig, names: Sequence[str]) -> None:
+    """Write down the checksums of files as they were fetched, or written by the program."""
     known = first_seen(data)
     known |= {name: sha256(Path(data.root) / name) for name in names}
     with atomic(Path(data.root) / RECORD) as file:
@@ -90,7 +90,7 @@ def _fetch_url(data: DataConfig, name: str, which: str, hint: str, log: Log) -> 
         raise UserError(f"{path} does not exist, and data.url serves only files inside data.root")
     try:
         size = _download(url, path, data.sha256.get(name), lambda text: log(f"{text}, {which}"))
-    except (OSError, http.client.HTTPException) as error:  # urllib's errors are OSErrors
+    except (OSError, http.client.HTTPException, ValueError) as error:  # urllib's are OSErrors; ValueError: no address
         reason = str(error).removeprefix("<urlopen error ").removesuffix(">")
         raise UserError(f"cannot fetch {url} ({reason}); {hint}, or set data.root to their folder") from None
     log(f"fetched {path} ({size / 1e6:,.1f} MB)")

@@ -18,7 +18,7 @@ from pathlib import Path
 from convs2s.data.opening import MEMBER, SUFFIXES, opened
 from convs2s.errors import UserError
 
-_BOM = b"\xef\xbb\xbf"
+BOM = b"\xef\xbb\xbf"
 _BLOCK = 1 << 18  # bytes read at a time
 _SEGMENT = re.compile(r'<seg id="[0-9]*">\s*(.*?)\s*(?:</seg>\s*)?$')
 _TITLE = re.compile(r"</?(?:title|description)>")
@@ -165,14 +165,14 @@ def _decoded(part: Part, skip: bool) -> Iterator[str | None]:
                 lines = _decode(block[:whole], part, number, skip)
                 yield from lines
                 number += len(lines)
-    if rest and not (number == 0 and rest == _BOM):
+    if rest and not (number == 0 and rest == BOM):
         yield from _decode(rest + b"\n", part, number, skip)
 
 
 def _decode(block: bytes, part: Part, number: int, skip: bool) -> list[str | None]:
     """The lines of whole lines; ``number`` of them came before."""
-    if number == 0 and block.startswith(_BOM):
-        block = block[len(_BOM) :]
+    if number == 0:
+        block = block.removeprefix(BOM)
     try:
         return block.decode("utf-8").split("\n")[:-1]  # type: ignore[return-value]
     except UnicodeDecodeError:
@@ -180,15 +180,23 @@ def _decode(block: bytes, part: Part, number: int, skip: bool) -> list[str | Non
     lines: list[str | None] = []
     for raw in block.split(b"\n")[:-1]:
         try:
-            lines.append(raw.decode("utf-8"))
-        except UnicodeDecodeError as error:
+            lines.append(decoded(raw, f"{part}, line {number + len(lines) + 1}"))
+        except UndecodableError:
             if not skip:
-                raise UndecodableError(
-                    f"{part}, line {number + len(lines) + 1}, byte {error.start + 1}: 0x{raw[error.start]:02x} is not"
-                    " UTF-8; convert the file, e.g. with iconv -f LATIN1 -t UTF-8"
-                ) from None
+                raise
             lines.append(None)
     return lines
+
+
+def decoded(raw: bytes, place: str) -> str:
+    """A line. Raises UndecodableError that names its ``place`` and the byte, counted from 1."""
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UndecodableError(
+            f"{place}, byte {error.start + 1}: 0x{raw[error.start]:02x} is not UTF-8; convert the text, e.g. with"
+            " iconv -f LATIN1 -t UTF-8"
+        ) from None
 
 
 def _column(lines: Iterable[str | None], part: Part) -> Iterator[str | None]:

@@ -38,7 +38,8 @@ def opened(path: Path, member: str = "") -> Iterator[BinaryIO]:
             raw.seek(0)
             yield _decompressed(raw, kind, name)
     except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, tarfile.TarError, zipfile.BadZipFile) as error:
-        raise UserError(f"{name}: damaged {kind} file ({error}); fetch or compress it again") from None
+        reason = str(error).partition("\n")[0].rstrip(":")  # tarfile says more
+        raise UserError(f"{name}: damaged {kind} file ({reason}); fetch or compress it again") from None
     except OSError as error:
         raise UserError(f"{name}: cannot be read ({error.strerror or error})") from None
 
@@ -99,7 +100,11 @@ def _member(path: Path, raw: BinaryIO, member: str) -> Iterator[BinaryIO]:
             names = archive.namelist()
             if member not in names:
                 raise _no_member(path, member, names)
-            with archive.open(member) as file:
+            try:
+                file = archive.open(member)
+            except RuntimeError as error:  # encrypted, or compressed in a way that zipfile does not know
+                raise UserError(f"{path}{MEMBER}{member}: {error}; unpack it, and name the file itself") from None
+            with file:
                 yield cast(BinaryIO, file)
         return
     raw.seek(0)

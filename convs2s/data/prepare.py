@@ -21,8 +21,8 @@ import torch
 
 from convs2s.config import DataConfig, TextConfig, TokenizerKind
 from convs2s.data import space
-from convs2s.data.corpus import Corpus, over_long
-from convs2s.data.download import fetch
+from convs2s.data.corpus import FILES, Corpus, over_long_line
+from convs2s.data.download import fetch, record
 from convs2s.data.encode import encode_selection, encode_texts
 from convs2s.data.lines import Part, Side, read_all_pairs, read_pairs
 from convs2s.data.manifest import digests, drawn, inputs, wanted_manifest, whole
@@ -32,6 +32,7 @@ from convs2s.data.select import Selection, numbered, select
 from convs2s.data.sources import (
     Sides,
     file_names,
+    first_seen,
     held_out,
     missing,
     sides,
@@ -74,6 +75,8 @@ def prepare(
     names = file_names(data)
     segmenters(text, (data.source, data.target))  # options and packages, before anything is fetched
     folder = Path(data.prepared_dir).resolve()
+    if not folder.name:
+        raise UserError(f"data.prepared_dir={data.prepared_dir} is the root of the disk; name a new or empty folder")
 
     def waiting() -> None:
         log(f"another process prepares {folder}: waiting for it")
@@ -99,7 +102,7 @@ def prepare(
     except OSError as error:
         raise UserError(
             f"data.prepared_dir={data.prepared_dir} cannot be written ({error.strerror or error});"
-            " what was there before is unchanged"
+            " what was there before is intact"
         ) from None
     if found is None:
         raise UserError(f"{folder} changes while it is read; is something else writing into it?")
@@ -145,7 +148,7 @@ def check_tests(data: DataConfig, tokenizers: Tokenizers, limit: int, log: Log =
             lines = tokenizers.source.encode([source or "" for source, _ in chunk])
             for number, ids in enumerate(lines, start=first + 1):
                 if len(ids) + 1 > limit:
-                    raise over_long(paths[0], number, len(ids) + 1, limit)
+                    raise over_long_line(paths[0], number, len(ids) + 1, limit)
 
 
 def _provide(data: DataConfig, names: Sequence[str], seed: int, log: Log) -> None:
@@ -153,7 +156,9 @@ def _provide(data: DataConfig, names: Sequence[str], seed: int, log: Log) -> Non
     if data.generate:
         from convs2s.data.builtin.splits import write_corpus
 
-        write_corpus(Path(data.root), data.generate, seed)
+        written = write_corpus(Path(data.root), data.generate, seed, first_seen(data))
+        if written:
+            record(data, written)
     fetch(data, names, log)
 
 
@@ -284,7 +289,7 @@ def _check_replaceable(folder: Path) -> None:
         return
     if not folder.is_dir():
         raise UserError(f"data.prepared_dir={folder} is a file; name a folder")
-    ours = (_MANIFEST, _TOKENIZERS, *(f"{split}." for split in _SPLITS))
-    foreign = next((path for path in folder.iterdir() if not path.name.startswith(ours)), None)
+    ours = {_MANIFEST, _TOKENIZERS, *_HELD_OUT, *(f"{split}.{name}" for split in _SPLITS for name in FILES)}
+    foreign = next((path for path in folder.iterdir() if path.name not in ours), None)
     if foreign is not None:
         raise UserError(f"data.prepared_dir={folder} holds other things ({foreign.name}); name a new or empty folder")

@@ -89,8 +89,6 @@ def located(data: DataConfig, name: str) -> Path:
 def sides(data: DataConfig, names: Names) -> Sides:
     """The two texts of some files. Raises UserError for a file that is not there."""
     columns = data.columns or [data.source, data.target]
-    if len(columns) != 2:
-        raise UserError(f"data.columns must name two columns, [source, target], not {list(columns)}")
 
     def part(name: str, side: int) -> Part:
         column = ""

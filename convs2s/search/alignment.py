@@ -20,12 +20,13 @@ def ibm_model_1(pairs: Sequence[tuple[Sequence[str], Sequence[str]]], iterations
     Expectation-maximisation of t(target | source) from the uniform distribution, over every word of both sides at
     once: memory grows with the sum of the products of the sentences' lengths.
     """
+    if not any(target for _, target in pairs):
+        yield from ([] for _ in pairs)
+        return
     source_ids, target_ids = number([[NULL, *s] for s, _ in pairs]), number([t for _, t in pairs])
     sources = [np.array([source_ids[word] for word in [NULL, *s]]) for s, _ in pairs]
     targets = [np.array([target_ids[word] for word in t], dtype=np.int64) for _, t in pairs]
     places = [s[None, :] * len(target_ids) + t[:, None] for s, t in zip(sources, targets, strict=True)]  # (T, S + 1)
-    if not places:
-        return
     flat = np.concatenate([place.ravel() for place in places])  # (M,)
     unique, which = np.unique(flat, return_inverse=True)  # (N,), (M,)
     of_source = unique // len(target_ids)  # (N,)

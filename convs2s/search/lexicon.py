@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 
 from convs2s.data.lines import read_lines
 from convs2s.errors import UserError
-from convs2s.files import atomic
 from convs2s.text.vocabulary import EOS, SPECIALS
 
 Lexicon = dict[str, list[tuple[str, int]]]  # most frequent first
@@ -20,7 +18,7 @@ Links = list[tuple[int, int]]  # (source word, target word), counted from 0
 
 
 def read_links(path: str) -> Iterator[Links]:
-    """The lines of an alignment file in Pharaoh format: "0-0 1-2 2-1". UserError names the line that is none."""
+    """The lines of an alignment file in Pharaoh format, "0-0 1-2 2-1". Raises UserError that names the wrong line."""
     for number, line in enumerate(read_lines(path), start=1):
         try:
             yield [(int(source), int(target)) for source, target in (link.split("-") for link in line.split())]
@@ -33,7 +31,7 @@ def read_links(path: str) -> Iterator[Links]:
 def count_links(
     pairs: Iterable[tuple[Sequence[str], Sequence[str]]], alignments: Iterable[Links], name: str = "alignment"
 ) -> Lexicon:
-    """Count the linked words (original: makealigndict). UserError where a link leads out of its sentence."""
+    """Count the linked words (original: makealigndict). Raises UserError where a link leads out of its sentence."""
     counts: dict[str, Counter[str]] = {}
     links = iter(alignments)
     number = 0
@@ -53,15 +51,14 @@ def count_links(
     return {word: of_word.most_common() for word, of_word in counts.items()}
 
 
-def write_lexicon(path: str, lexicon: Lexicon) -> None:
-    """A line for each pair; the file appears whole or not at all."""
-    with atomic(Path(path)) as file:
-        for source, companions in lexicon.items():
-            file.writelines(f"{source}\t{target}\t{count}\n" for target, count in companions)
+def lexicon_lines(lexicon: Lexicon) -> Iterator[str]:
+    """The lines of a lexicon file, without "\\n"."""
+    for source, companions in lexicon.items():
+        yield from (f"{source}\t{target}\t{count}" for target, count in companions)
 
 
 def read_lexicon(path: str) -> Lexicon:
-    """The inverse; UserError names the line that does not fit."""
+    """The lexicon of a file. Raises UserError that names the line that does not fit."""
     lexicon: Lexicon = {}
     for number, line in enumerate(read_lines(path), start=1):
         fields = line.split("\t")

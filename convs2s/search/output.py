@@ -15,8 +15,7 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
-from convs2s.errors import UserError
-from convs2s.files import atomic
+from convs2s.files import atomic, check_place
 from convs2s.search.trace import Hypothesis
 from convs2s.search.translate import Translation
 from convs2s.search.unknown import attended
@@ -56,9 +55,8 @@ def open_attention(path: str, tokenizers: Tokenizers, layers: bool) -> Iterator[
     FILE.npz: for line n the array "n", (T, S), or with ``layers`` (L, T, S). FILE.jsonl: one object a line with the
     pieces of both sides. Any other name: hard alignments in Pharaoh format, one line each.
     """
-    target = Path(path).resolve()
-    if target.is_dir() or not target.parent.is_dir():
-        raise UserError(f"attention={path} cannot be written: it is a folder, or its folder does not exist")
+    check_place(path, "attention")
+    target = Path(path)
     if target.suffix == ".npz":
         with atomic(target, "wb") as raw, zipfile.ZipFile(raw, "w", zipfile.ZIP_DEFLATED) as archive:
 

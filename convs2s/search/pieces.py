@@ -46,16 +46,20 @@ class Joints:
 
     def text(self, ids: Sequence[int], words: Sequence[str | None]) -> str:
         """Plain text of ids in which <unk> number n reads words[n]; None: as the tokeniser writes it."""
-        runs: list[list[int]] = [[]]
+        runs: list[list[int]] = [[]]  # what stands before, between and after the words put in
+        put: list[str] = []
+        given = iter(words)
         for token in ids:
             if token in (EOS, PAD):
                 continue
-            if token == UNK and words[len(runs) - 1] is not None:
-                runs.append([])
-            else:
+            word = next(given) if token == UNK else None
+            if word is None:
                 runs[-1].append(token)
+            else:
+                put.append(word)
+                runs.append([])
         result = self.tokenizer.decode(runs[0])
-        for before, run, word in zip(runs, runs[1:], (word for word in words if word is not None), strict=False):
+        for before, run, word in zip(runs, runs[1:], put, strict=False):
             left = bool(before) and bool(self.joiner) and bool(self.continued[before[-1]])
             right = bool(run) and bool(self.start) and bool(self.continued[run[0]])
             after = self.tokenizer.decode(run)

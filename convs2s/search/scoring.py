@@ -5,21 +5,20 @@ B sentences · S source length · T target length · V vocabulary.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from convs2s.config import Average, SearchConfig
 from convs2s.data.batching import pad
-from convs2s.errors import UserError
+from convs2s.data.corpus import over_long
 from convs2s.model import Seq2Seq
 from convs2s.search.batches import length_batches
 from convs2s.search.ensemble import Ensemble, widened
-from convs2s.search.translate import CHUNK
+from convs2s.search.translate import CHUNK, blocks
 from convs2s.text.tokenizer import Tokenizers
 from convs2s.text.vocabulary import EOS
 
@@ -35,16 +34,20 @@ class Score:
 
     @property
     def log_probability(self) -> float:
+        """Of the whole target, in nats."""
         return sum(self.tokens)
 
     @property
     def score(self) -> float:
         """As a search ranks it: log-probability / length ** lenpen."""
-        return self.log_probability / float(len(self.tokens) ** self.lenpen)
+        with np.errstate(over="ignore", divide="ignore"):
+            return float(self.log_probability / np.float64(len(self.tokens)) ** self.lenpen)
 
     @property
     def perplexity(self) -> float:
-        return math.exp(-self.log_probability / len(self.tokens))
+        """Of a target token, </s> included; inf beyond the largest float."""
+        with np.errstate(over="ignore"):
+            return float(np.exp(-self.log_probability / len(self.tokens)))
 
     def line(self, number: int) -> str:
         """A row under HEADER."""
@@ -68,8 +71,8 @@ def score_lines(
     config.check()
     ensemble = Ensemble(models, config.average)
     limits = ensemble.max_source_length, ensemble.max_target_length
-    pairs, first = iter(pairs), 1
-    while block := list(islice(pairs, CHUNK)):
+    first = 1
+    for block in blocks(pairs, CHUNK):
         sides = [
             [[*ids, EOS] for ids in tokenizer.encode([pair[side] for pair in block])]
             for side, tokenizer in enumerate(tokenizers)
@@ -77,10 +80,7 @@ def score_lines(
         for side, limit, what in zip(sides, limits, ("source", "target"), strict=True):
             for number, ids in enumerate(side, first):
                 if len(ids) > limit:
-                    raise UserError(
-                        f"{name}, line {number}: its {what} has {len(ids)} pieces, </s> included, but the model takes "
-                        f"at most {limit}; leave the pair out"
-                    )
+                    raise over_long(f"{name}, line {number}, {what}", len(ids), limit, "leave the pair out")
         results: list[Score | None] = [None] * len(block)
         lengths = [len(source) for source in sides[0]]
         for batch in length_batches(lengths, config.batch_size, config.batch_tokens, ensemble.unpadded):
@@ -95,7 +95,10 @@ def score_lines(
 def log_probabilities(
     ensemble: Ensemble, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
 ) -> list[list[float]]:
-    """Of every token of each target, </s> included."""
+    """The natural logarithm of the probability of every token of each target, </s> included; ids with </s>.
+
+    Returns a list for each target, as long as the target.
+    """
     source, target = pad(sources).to(ensemble.device), pad(targets).to(ensemble.device)
     shifted = torch.cat([target.new_full((len(target), 1), EOS), target[:, :-1]], 1)  # (B, T)
     found: list[Tensor] = []

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from convs2s.config import SelectionConfig, check_minimum
+from convs2s.config import SelectionConfig
 from convs2s.search.lexicon import as_ids, read_lexicon
 from convs2s.text.tokenizer import Tokenizers
-from convs2s.text.vocabulary import SPECIALS, UNK
+from convs2s.text.vocabulary import UNK
 
 # For each source id the target ids that it was aligned with and how often, most frequent first.
 Aligned = Mapping[int, Sequence[tuple[int, int]]]
@@ -76,10 +76,9 @@ class BatchSelector:
 
 
 def read_aligned(config: SelectionConfig, tokenizers: Tokenizers) -> Aligned | None:
-    """The lexicon by ids; None where no vocabulary is selected. UserError for options that cannot work."""
+    """The lexicon by ids; None where no vocabulary is selected. Raises UserError for a file that is no lexicon."""
     if config.lexicon is None:
         return None
-    check_minimum("selection", config, {"common": len(SPECIALS), "aligned": 0})
     return as_ids(read_lexicon(config.lexicon), tokenizers.source.symbols, tokenizers.target.symbols)
 
 

@@ -9,16 +9,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from convs2s.data.lines import read_lines
-from convs2s.errors import UserError
-from convs2s.files import atomic
+from convs2s.data.lines import BOM, decoded, read_lines
+from convs2s.files import atomic, check_place
 from convs2s.search.translate import blocks
 
 PATIENCE = 0.02  # seconds that a pipe with something in it may take to deliver more
 
 
 def read_input(path: str) -> Iterator[str]:
-    """The lines of a file, plain or gzip, or of standard input ("-"), without "\\n".
+    """The lines of a file, plain or compressed, or of standard input ("-"), without "\\n".
 
     Raises UserError for what cannot be read or is not UTF-8, with line and byte.
     """
@@ -57,40 +56,27 @@ def stdin_blocks(chunk: int) -> Iterator[list[str]]:
             for raw in whole:
                 number += 1
                 lines.append(decode(raw, number))
-        if lines:
-            yield lines
+        yield from blocks(lines, chunk)
 
 
 def decode(raw: bytes, number: int) -> str:
     """A line of standard input."""
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise UserError(
-            f"standard input, line {number}, byte {error.start + 1}: 0x{raw[error.start]:02x} is not UTF-8; "
-            "convert the text, e.g. with iconv -f LATIN1 -t UTF-8"
-        ) from None
+    return decoded(raw.removeprefix(BOM) if number == 1 else raw, f"standard input, line {number}")
 
 
 @contextmanager
-def open_output(path: str) -> Iterator[Callable[[str], None]]:
+def open_output(path: str, option: str = "output") -> Iterator[Callable[[str], None]]:
     """A function that writes a line to a file or to standard output ("-").
 
     A file appears when all is written, or not at all; what was there before is intact until then. Lines for standard
     output leave at once; BrokenPipeError when its reader has gone (``convs2s.cli`` then ends without a word).
-    Raises UserError, before anything is written, for a place that cannot be written.
+    Raises UserError that names the ``option``, before anything is written, for a place that cannot be written.
     """
     if path == "-":
         yield write_stdout
         return
-    target = Path(path).resolve()
-    if target.is_dir():
-        raise UserError(f"output={path} is a folder; give a file name")
-    if target.exists() and not target.is_file():  # /dev/null, a named pipe: nothing to replace
-        with open(target, "w", encoding="utf-8", newline="\n") as file:
-            yield lambda line: print(line, file=file)
-        return
-    with atomic(target) as file:
+    check_place(path, option)
+    with atomic(Path(path)) as file:
         yield lambda line: print(line, file=file)
 
 

@@ -1,7 +1,4 @@
-"""Lines of text in, translations out: in order, one for one, however long the input.
-
-B sentences · S source length.
-"""
+"""Lines of text in, translations out: in order, one for one, however long the input."""
 
 from __future__ import annotations
 
@@ -9,9 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
+from typing import TypeVar
 
 from convs2s.config import LongLines, SearchConfig
-from convs2s.errors import UserError
+from convs2s.data.corpus import over_long
 from convs2s.messages import Log, say
 from convs2s.model import Seq2Seq
 from convs2s.search.beam import search_sentences
@@ -24,6 +22,7 @@ from convs2s.search.unknown import replace_unknown
 from convs2s.text.tokenizer import Tokenizers
 from convs2s.text.vocabulary import EOS, UNK
 
+T = TypeVar("T")
 CHUNK = 10_000  # lines read, sorted by length and translated before the next are read
 MANY_UNKNOWN = 0.2  # share of <unk> among the source pieces from which on a warning is due
 
@@ -102,10 +101,8 @@ class Translator:
             parts = [line]
             if len(source) > self.limit:
                 if self.config.long_lines == LongLines.refuse:
-                    raise UserError(
-                        f"{self.name}, line {first + number}: {len(source)} pieces, </s> included, but the model takes "
-                        f"at most {self.limit}; split the line, or give search.long_lines=cut"
-                    )
+                    place = f"{self.name}, line {first + number}"
+                    raise over_long(place, len(source), self.limit, "split the line, or give search.long_lines=cut")
                 parts = split_line(line, lambda text: len(self.encode([text])[0]) <= self.limit)
             texts += parts
             owners += [number] * len(parts)
@@ -127,7 +124,7 @@ class Translator:
             select=select,
         )
         return [
-            [Translation(one_line(self.text(hypothesis, text)), hypothesis.score, hypothesis) for hypothesis in best]
+            [Translation(self.text(hypothesis, text), hypothesis.score, hypothesis) for hypothesis in best]
             or [Translation("")]
             for best, text in zip(found, texts, strict=True)
         ]
@@ -192,8 +189,8 @@ def translate_blocks(
         first += len(lines)
 
 
-def blocks(lines: Iterable[str], chunk: int) -> Iterator[list[str]]:
-    """Lines by the chunk."""
+def blocks(lines: Iterable[T], chunk: int) -> Iterator[list[T]]:
+    """Lines, or pairs of them, by the chunk."""
     lines = iter(lines)
     while block := list(islice(lines, chunk)):
         yield block
@@ -210,8 +207,3 @@ def join(parts: Sequence[Sequence[Translation]]) -> list[Translation]:
         Translation(" ".join(part.text for part in rank if part.text), sum(part.score for part in rank))
         for rank in chosen
     ]
-
-
-def one_line(text: str) -> str:
-    """A piece may spell a line end (byte fallback); the n-th output line would no longer be the n-th input's."""
-    return text.replace("\n", " ")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import torch
 
 from convs2s.data.parallel import ordered
+from convs2s.errors import UserError
 from convs2s.search.translate import Block, Translation, Translator, Warner
 
 
@@ -17,12 +19,19 @@ class Worker:
         self.make, self.threads = make, threads
         self.translator: Translator | None = None
 
-    def __call__(self, block: tuple[list[str], int]) -> Block:
-        """Lines, and the number of the first."""
+    def __call__(self, block: tuple[list[str], int]) -> bytes:
+        """Lines, and the number of the first -> a pickled Block: torch would pass a file descriptor for each tensor."""
         if self.translator is None:
             torch.set_num_threads(self.threads)
             self.translator = self.make()
-        return self.translator.translate(*block)
+        return pickle.dumps(self.translator.translate(*block))
+
+
+def worker_device(device: str) -> str:
+    """The device of worker processes. Raises UserError where a GPU is asked for, which they would only share."""
+    if device not in ("auto", "cpu"):
+        raise UserError(f"search.workers are for the CPU: give device=cpu, or search.workers=1 with device={device}")
+    return "cpu"
 
 
 def translate_in_workers(
@@ -40,6 +49,7 @@ def translate_in_workers(
             first += len(lines)
 
     worker = Worker(make, max(1, torch.get_num_threads() // workers))
-    for _, block in ordered(worker, numbered(), workers, "lower search.workers or search.batch_tokens"):
+    for _, pickled in ordered(worker, numbered(), workers, "lower search.workers or search.batch_tokens"):
+        block: Block = pickle.loads(pickled)
         warner.see(block)
         yield from block.translations

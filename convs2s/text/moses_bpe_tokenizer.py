@@ -145,14 +145,17 @@ def learn_codes(words: Counter[str], merges: int) -> list[str]:
 def read_codes(path: str) -> list[str]:
     """The lines of a file of BPE codes. Raises UserError when it is none."""
     try:
-        lines = Path(path).read_text("utf-8").split("\n")
+        raw = Path(path).read_bytes()
+        lines = raw.decode("utf-8").split("\n")
     except OSError as error:
         raise UserError(f"text.codes={path}: cannot be read ({error.strerror or error})") from None
-    except UnicodeDecodeError:
-        raise UserError(f"text.codes={path}: is not UTF-8 text") from None
-    codes = [line.rstrip("\r ") for line in lines if line.strip("\r ")]
-    head = codes[:1] if codes and codes[0].startswith("#version:") else []
-    for number, line in enumerate(codes[len(head) :], start=1 + len(head)):
-        if len(line.split(" ")) != 2:
+    except UnicodeDecodeError as error:
+        number, byte = raw.count(b"\n", 0, error.start) + 1, error.start - raw.rfind(b"\n", 0, error.start)
+        raise UserError(
+            f"text.codes={path}, line {number}, byte {byte}: not UTF-8; give a codes file of subword-nmt"
+        ) from None
+    codes = [(number, line.rstrip("\r ")) for number, line in enumerate(lines, start=1) if line.strip("\r ")]
+    for place, (number, line) in enumerate(codes):
+        if len(line.split(" ")) != 2 and not (place == 0 and line.startswith("#version:")):
             raise UserError(f"text.codes={path}, line {number}: not two symbols; give a codes file of subword-nmt")
-    return codes
+    return [line for _, line in codes]

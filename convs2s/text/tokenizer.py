@@ -35,7 +35,7 @@ class Tokenizer(Protocol):
         """Ids of each line, without </s>; a blank line gives []."""
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Plain text; PAD and EOS are dropped, UNK reads "<unk>"."""
+        """Plain text, always one line; PAD and EOS are dropped, UNK reads "<unk>"."""
 
     def pieces(self, line: str) -> list[str]:
         """Surface pieces of a line, one for each id; unknown ones by their own text."""

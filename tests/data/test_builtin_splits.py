@@ -208,17 +208,18 @@ def test_ten_million_sentences() -> None:
 def test_impossible_sizes_are_refused(pairs: tuple[int, ...], tmp_path: Path) -> None:
     """Would catch an endless search for sentences, an empty split, and a message without the option's name."""
     with pytest.raises(UserError, match=r"^data\.generate: "):
-        write_corpus(tmp_path, pairs, seed=1)
+        write_corpus(tmp_path, pairs, 1, {})
     assert not list(tmp_path.iterdir())
+
+
+NAMES = [f"{split}.{language}" for split in ("train", "valid", "test") for language in ("en", "de")]
 
 
 def test_files_hold_the_corpus(tmp_path: Path) -> None:
     """Would catch sides or splits exchanged, another encoding, a platform's line ends, temporary files left behind."""
     root = tmp_path / "new" / "folder"
-    write_corpus(root, (30, 10, 12), seed=5)
-    assert sorted(path.name for path in root.iterdir()) == sorted(
-        f"{split}.{side}" for split in ("train", "valid", "test") for side in ("en", "de")
-    )
+    write_corpus(root, (30, 10, 12), 5, {})
+    assert sorted(path.name for path in root.iterdir()) == sorted(NAMES)
     for split, pairs in zip(("train", "valid", "test"), generate((30, 10, 12), seed=5), strict=True):
         for side, language in enumerate(("en", "de")):
             expected = "".join(f"{pair[side]}\n" for pair in pairs).encode("utf-8")
@@ -227,20 +228,33 @@ def test_files_hold_the_corpus(tmp_path: Path) -> None:
 
 def test_files_are_reused_or_mended(tmp_path: Path) -> None:
     """Would catch a rewrite of what is right already (and of its time stamp), and trust in what is not."""
-    write_corpus(tmp_path, (30, 10, 12), seed=5)
+    assert write_corpus(tmp_path, (30, 10, 12), 6, {}) == NAMES
+    known = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in tmp_path.iterdir()}
+    assert write_corpus(tmp_path, (30, 10, 12), 5, known) == NAMES
     before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in tmp_path.iterdir()}
-    damaged = tmp_path / "test.de"
-    damaged.write_bytes(damaged.read_bytes()[:-1])
     (tmp_path / "valid.en").unlink()
-    write_corpus(tmp_path, (30, 10, 12), seed=5)
+    assert write_corpus(tmp_path, (30, 10, 12), 5, known) == NAMES
     for path, (text, stamp) in before.items():
         assert path.read_bytes() == text
-        assert path.stat().st_mtime_ns == stamp or path.name in ("test.de", "valid.en")
+        assert path.stat().st_mtime_ns == stamp or path.name == "valid.en"
+    assert write_corpus(tmp_path, (30, 10, 12), 5, {}) == []
+
+
+def test_a_users_own_text_stays(tmp_path: Path) -> None:
+    """Fault: data.root=/my/folder without data=files costs somebody train.de, the built-in corpus in its place."""
+    (tmp_path / "test.de").write_text("mein Satz\n")
+    for known in ({}, {"test.de": "another file's"}):
+        with pytest.raises(
+            UserError, match=r"test\.de was not written by this program; for your own text add data=fil"
+        ):
+            write_corpus(tmp_path, (30, 10, 12), 5, known)
+    assert [path.name for path in tmp_path.iterdir()] == ["test.de"]
+    assert (tmp_path / "test.de").read_text() == "mein Satz\n"
 
 
 def test_an_unusable_folder_is_refused(tmp_path: Path) -> None:
     """Would catch a traceback where the user named a file as the folder, and a file of theirs overwritten by it."""
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(UserError, match=r"^data\.root: "):
-        write_corpus(tmp_path / "file", (3, 1, 1), seed=1)
+    with pytest.raises(UserError, match=r"^data\.root=.*file cannot be written"):
+        write_corpus(tmp_path / "file", (3, 1, 1), 1, {})
     assert (tmp_path / "file").read_text() == "mine"

@@ -156,9 +156,13 @@ def test_checksums_at_first_sight_hold_ever_after(data: DataConfig) -> None:
 
 
 def test_offline(data: DataConfig) -> None:
-    """Would catch a traceback without a network, and without a url."""
+    """Would catch a traceback without a network, without a url, and with one that is no address."""
     with pytest.raises(UserError, match=r"cannot fetch .* put train.de into "):
         fetch(replace(data, url="http://127.0.0.1:1/"), ["train.de"])
+    with pytest.raises(
+        UserError, match=r"cannot fetch example\.org/train\.de \(unknown url type: .* put train.de into "
+    ):
+        fetch(replace(data, url="example.org/"), ["train.de"])
     with pytest.raises(UserError, match=r"train\.de does not exist; put train\.de into .*set data\.root"):
         fetch(replace(data, url=None), ["train.de"])
 

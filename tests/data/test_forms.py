@@ -136,6 +136,25 @@ def test_archives_are_read_by_member(tmp_path: Path, name: str) -> None:
         pairs(config(tmp_path, f"{name}::c/none", f"{name}::c/none"))
 
 
+def test_archives_that_cannot_be_read(tmp_path: Path) -> None:
+    """Fault: a stack trace for an encrypted member, a message of five lines for a file that is no archive."""
+    path = tmp_path / "c.zip"
+    archive(path, {"a": RAW})
+    raw = bytearray(path.read_bytes())
+    raw[6] |= 1  # the local header's mark of encryption, and the directory's
+    raw[raw.index(b"PK\x01\x02") + 8] |= 1
+    path.write_bytes(raw)
+    (tmp_path / "c.tgz").write_bytes(b"no archive " * 99)
+    for name, message in (
+        ("c.zip", r"c\.zip::a: .*encrypted.*; unpack it"),
+        ("c.tgz", r"damaged archive file \(.*\); f"),
+    ):
+        with pytest.raises(UserError, match=message) as refusal:
+            pairs(config(tmp_path, f"{name}::a", f"{name}::a"))
+        assert "\n" not in str(refusal.value)
+        assert ":)" not in str(refusal.value)
+
+
 def test_iwslts_forms(tmp_path: Path) -> None:
     """Fault: titles lost or talk ids kept in the training text, tags in the test text, ’ unlike the authors' '."""
     tagged = (

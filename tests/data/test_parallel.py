@@ -5,6 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -132,3 +134,22 @@ def test_the_thread_ends_with_its_user() -> None:
     with pytest.raises(KeyboardInterrupt):
         interrupted()
     assert threading.active_count() == before
+
+
+ORPHANS = """
+import time
+from convs2s.processes import worker_processes
+with worker_processes(2, print, ("begun",), "") as submit:
+    waiting = [submit(time.sleep, 600) for _ in range(2)]
+    waiting[0].result()
+"""
+
+
+def test_worker_processes_end_with_whoever_started_them() -> None:
+    """Fault: after a SIGKILL of a program its workers keep their memory until somebody finds them."""
+    command = [sys.executable, "-u", "-c", ORPHANS]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, "PYTHONUNBUFFERED": "1"})
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"begun\n"
+    process.kill()
+    process.communicate(timeout=60)  # the pipe is closed when all who have inherited it have ended

@@ -270,10 +270,18 @@ def test_a_prepared_corpus_on_a_read_only_disk_is_used(data: DataConfig, monkeyp
 
 
 def test_a_folder_of_other_things_is_never_replaced(data: DataConfig, tmp_path: Path) -> None:
-    """Would catch data.prepared_dir=~ costing somebody their files."""
+    """Would catch data.prepared_dir=~ costing somebody their files.
+
+    Fault: the raw text itself, train.* and valid.*, passes for a prepared corpus; a stack trace for the disk's root.
+    """
+    (Path(data.root) / "test.de").unlink()
+    (Path(data.root) / "test.en").unlink()
+    data.test = {}
     with pytest.raises(UserError, match="holds other things"):
         prepare(replace(data, prepared_dir=data.root), WORDS, 1, Log())
     assert (Path(data.root) / "train.de").exists()
+    with pytest.raises(UserError, match=r"data\.prepared_dir=/ is the root of the disk"):
+        prepare(replace(data, prepared_dir="/"), WORDS, 1, Log())
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="is a file; name a folder"):
         prepare(replace(data, prepared_dir=str(tmp_path / "file")), WORDS, 1, Log())
@@ -357,7 +365,8 @@ def test_the_manifest_is_plain_json_with_checksums(data: DataConfig) -> None:
 
 
 def test_the_built_in_corpus_is_written_and_prepared(tmp_path: Path) -> None:
-    """Would catch a quickstart that needs files, is built anew at every start, or scores another test text."""
+    """Would catch a quickstart that needs files, is built anew at every start, scores another test text, cannot be
+    made in another size, or takes the place of a user's own text."""
     data = DataConfig(
         root=str(tmp_path / "raw"),
         prepared_dir=str(tmp_path / "prepared"),
@@ -374,6 +383,10 @@ def test_the_built_in_corpus_is_written_and_prepared(tmp_path: Path) -> None:
     assert [list(read_lines(side)) for side in split_paths(data, "test")] == before
     prepare(data, WORDS, data.seed, log)
     assert not log.built()
+    assert len(prepare(replace(data, generate=[30, 5, 5]), WORDS, data.seed, log).train) == 30
+    (tmp_path / "raw" / "train.de").write_text("mein Satz\n")
+    with pytest.raises(UserError, match=r"train\.de was not written by this program"):
+        prepare(data, WORDS, data.seed, log)
 
 
 def test_the_script(data: DataConfig) -> None:

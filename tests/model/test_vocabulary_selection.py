@@ -9,14 +9,22 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers import golden_arrays, golden_config, golden_json, golden_parameters, gradients, load_parameters, ours
+from helpers import (
+    golden_arrays,
+    golden_config,
+    golden_json,
+    golden_parameters,
+    gradients,
+    load_parameters,
+    ours,
+    write_lexicon,
+)
 from torch.testing import assert_close
 
 from convs2s.config import ModelConfig, OptimizerConfig, SelectionConfig, TrainingConfig
 from convs2s.data.batching import Batch
 from convs2s.errors import UserError
 from convs2s.model import ConvS2S
-from convs2s.search.lexicon import write_lexicon
 from convs2s.search.selection import BatchSelector, batch_selector, select
 from convs2s.text.tokenizer import Tokenizers
 from convs2s.text.vocabulary import UNK
@@ -142,7 +150,7 @@ def test_training_uses_the_selection(model: ConvS2S, tmp_path: Path) -> None:
     other symbols than the model's."""
     words = Tokenizers(WhitespaceTokenizer(["a", "b"]), WhitespaceTokenizer(["x", "y", "z"]))
     path = tmp_path / "lexicon.tsv"
-    write_lexicon(str(path), {"b": [("z", 4), ("x", 1)], "unheard": [("y", 9)]})
+    write_lexicon(path, {"b": [("z", 4), ("x", 1)], "unheard": [("y", 9)]})
     options = SelectionConfig(lexicon=str(path), common=3, aligned=1)
     assert batch_selector(SelectionConfig(), words) is None
     training = TrainingConfig()

@@ -6,10 +6,12 @@ import importlib.util
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ import numpy as np
 import pytest
 import tiny
 import torch
-from helpers import golden_json
+from helpers import golden_json, write_lexicon
 
 from convs2s.config import (
     Average,
@@ -39,15 +41,15 @@ from convs2s.errors import UserError
 from convs2s.search import benchmark
 from convs2s.search.alignment import ibm_model_1
 from convs2s.search.beam import Search
-from convs2s.search.lexicon import count_links, read_lexicon, read_links, write_lexicon
+from convs2s.search.lexicon import count_links, read_lexicon, read_links
 from convs2s.search.output import open_attention, pharaoh
 from convs2s.search.pieces import Joints
-from convs2s.search.scoring import score_lines
+from convs2s.search.scoring import Score, score_lines
 from convs2s.search.splitting import split_line
 from convs2s.search.streams import read_blocks
 from convs2s.search.translate import Translator, Warner, translate_lines
 from convs2s.search.unknown import attended, replacements
-from convs2s.search.workers import translate_in_workers
+from convs2s.search.workers import translate_in_workers, worker_device
 from convs2s.text.sentencepiece_tokenizer import SentencePieceTokenizer
 from convs2s.text.tokenizer import Tokenizers
 from convs2s.text.vocabulary import EOS, UNK
@@ -136,7 +138,7 @@ def test_unknown_words_in_translations(tmp_path: Path) -> None:
     plain = [r[0].text for r in translate_lines([model], tiny.tokenizers(), lines, config, warn=lambda _: None)]
     assert plain == ["<unk> <unk>"] * 2
     lexicon = tmp_path / "lexicon.tsv"
-    write_lexicon(str(lexicon), {"hund": [("Hund!", 3), ("x", 1)], "xylophon": [("xylophone", 1)]})
+    write_lexicon(lexicon, {"hund": [("Hund!", 3), ("x", 1)], "xylophon": [("xylophone", 1)]})
     for path, known in ((None, {}), (str(lexicon), {"hund": "Hund!", "xylophon": "xylophone"})):
         config.unknown = UnknownWordsConfig(replace=True, lexicon=path)
         for line, (best,) in zip(
@@ -165,12 +167,14 @@ def test_continued_pieces() -> None:
 
 
 def test_foreign_words_are_joined_like_pieces() -> None:
-    """Fault: a word put in the place of <unk> is glued to a neighbour, or torn from the piece it belongs to."""
+    """Fault: a word put in the place of <unk> is glued to a neighbour, or torn from the piece it belongs to; after an
+    <unk> without a word none is replaced."""
     joints = Joints(WhitespaceTokenizer(["a", "b@@", "c"], joiner="@@"))
     assert joints.text([3, UNK, 5, EOS], ["X"]) == "a X c"
     assert joints.text([4, UNK, 5], ["X"]) == "bX c"
     assert joints.text([UNK, UNK], ["X", "Y"]) == "X Y"
     assert joints.text([UNK, 3], [None]) == "<unk> a"
+    assert joints.text([UNK, UNK, 3], [None, "Haus"]) == "<unk> Haus a"
     tokenizer = sentencepiece()
     (ids,) = tokenizer.encode(["walker"])
     inside = next(i for i, symbol in enumerate(tokenizer.symbols) if i > 2 and symbol[0] != "\u2581")
@@ -187,7 +191,7 @@ def test_lexicon_from_alignments(tmp_path: Path) -> None:
     alignment.write_text("0-0 1-1\n0-0 0-1\n0-0\n0-0\n")
     lexicon = count_links(pairs, read_links(str(alignment)))
     assert lexicon == {"das": [("the", 2), ("that", 1)], "haus": [("house", 2), ("!", 1)]}
-    write_lexicon(str(tmp_path / "l.tsv"), lexicon)
+    write_lexicon(tmp_path / "l.tsv", lexicon)
     assert read_lexicon(str(tmp_path / "l.tsv")) == lexicon
 
 
@@ -228,6 +232,7 @@ def test_ibm_model_1_learns_who_belongs_together() -> None:
     assert [sorted(of_pair) for of_pair in links] == [[(0, 1), (1, 0)]] * 4
     assert list(ibm_model_1([], 3)) == []
     assert list(ibm_model_1([([], ["x"]), (["y"], [])], 3))[1] == []
+    assert list(ibm_model_1([(["x"], []), ([], [])], 3)) == [[], []]
 
 
 def test_lexicon_script(tmp_path: Path, checkpoint: Path) -> None:
@@ -245,10 +250,34 @@ def test_lexicon_script(tmp_path: Path, checkpoint: Path) -> None:
     assert read_lexicon(str(output)) == {"ein": [("dog", 1), ("house", 1)], "rot": [("dog", 1)]}
 
 
+def test_lexicon_script_and_its_outputs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Fault: words that end in a CR; a file named "-", or the summary among its lines; hours of learning before the
+    message that there is no such folder; an option that is ignored."""
+    monkeypatch.chdir(tmp_path)
+    for name, line in (("s", "hund"), ("t", "dog")):
+        (tmp_path / name).write_bytes(f"{line}\r\n".encode())
+    main = script("lexicon")
+    main(LexiconConfig("s", "t", output="-"))
+    said = capfd.readouterr()
+    assert said.out == "hund\tdog\t1\n"
+    assert said.err == "-: 1 words, 1 pairs\n"
+    assert not (tmp_path / "-").exists()
+    for options, message in (
+        ({"output": "no/l.tsv"}, "output=no/l.tsv cannot be written"),
+        ({"output": "l.tsv", "alignment_output": "no/a"}, "alignment_output=no/a cannot be written"),
+        ({"output": "l.tsv", "alignment_output": "a", "alignment": "s"}, "give it or alignment=, not both"),
+    ):
+        with pytest.raises(UserError, match=message):
+            main(LexiconConfig("s", "not there", **options))  # type: ignore[arg-type]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["s", "t"]
+
+
 def test_selection_in_translations(tmp_path: Path) -> None:
     """Fault: the option is ignored, or a line's words depend on the lines beside it."""
     lexicon = tmp_path / "l.tsv"
-    write_lexicon(str(lexicon), {"hund": [("dog", 5), ("runs", 2)], "rot": [("red", 3)], "haus": [("house", 1)]})
+    write_lexicon(lexicon, {"hund": [("dog", 5), ("runs", 2)], "rot": [("red", 3)], "haus": [("house", 1)]})
     config = SearchConfig(beam=2, max_length=5, selection=SelectionConfig(lexicon=str(lexicon), common=3, aligned=1))
     lines = ["hund", "rot haus", "hund rot"]
     results = translate(lines, config)
@@ -260,7 +289,7 @@ def test_selection_in_translations(tmp_path: Path) -> None:
     assert [result[0].text for result in results] == alone
     assert alone != [result[0].text for result in translate(lines, SearchConfig(beam=2, max_length=5))]
     config.selection.common = 2
-    with pytest.raises(UserError, match="common=2"):
+    with pytest.raises(UserError, match=r"search\.selection\.common=2 must be at least 3"):
         translate(lines, config)
 
 
@@ -301,6 +330,20 @@ def test_attention_files(layers: bool, tmp_path: Path) -> None:
         assert hard[number - 1] == " ".join(f"{s}-{t}" for t, s in enumerate(expected)) == pharaoh(hypothesis)
 
 
+def test_attention_into_a_pipe(tmp_path: Path) -> None:
+    """Fault: a named pipe, or as root /dev/null, is replaced by a file."""
+    fifo = tmp_path / "a.jsonl"
+    os.mkfifo(fifo)
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    with open_attention(str(fifo), tiny.tokenizers(), layers=False) as write:
+        write(1, "rot", translate(["rot"], attention=True)[0])
+    assert fifo.is_fifo()
+    assert json.loads(os.read(reader, 1 << 16))["source"] == ["rot", "</s>"]
+    os.close(reader)
+    with pytest.raises(UserError, match=r"attention=.* cannot be written: it is a folder"):
+        open_attention(str(tmp_path), tiny.tokenizers(), layers=False).__enter__()
+
+
 # --- long lines -------------------------------------------------------------------------------------------------------
 
 
@@ -327,7 +370,7 @@ def test_long_lines_are_cut_by_option() -> None:
     lines = ["rot", " ".join(parts), "hund"]
     with pytest.raises(UserError, match=r"line 2: .*long_lines=cut"):
         translate(lines)
-    with pytest.raises(UserError, match="line 1: 500001 pieces"):
+    with pytest.raises(UserError, match="line 1: 500,001 pieces"):
         translate(["m " * 500_000])
     config = SearchConfig(beam=2, nbest=2, max_length=6, long_lines=LongLines.cut)
     results = translate(lines, config)
@@ -369,10 +412,17 @@ def test_ensembles_score_by_their_average() -> None:
     assert other != pytest.approx(both, abs=1e-9)
 
 
+def test_figures_beyond_the_largest_number() -> None:
+    """Fault: a stack trace for an absurd length penalty or a hopeless translation."""
+    assert Score([-1.0] * 9, lenpen=1000.0).score == 0.0
+    assert Score([-1.0] * 9, lenpen=-1000.0).score == -np.inf
+    assert Score([-800.0], lenpen=1.0).perplexity == np.inf
+
+
 def test_long_pairs_are_refused_by_number() -> None:
     """Fault: an index error in the position table of either side."""
     long = " ".join(["dog"] * 20)
-    with pytest.raises(UserError, match=r"line 2: its target has 21 pieces"):
+    with pytest.raises(UserError, match=r"line 2, target: 21 pieces"):
         list(score_lines([tiny.model()], tiny.tokenizers(), [("hund", "dog"), ("hund", long)], SEARCH))
 
 
@@ -412,6 +462,19 @@ def test_blocks_of_a_pipe_are_bounded_and_errors_located(monkeypatch: pytest.Mon
             list(read_blocks("-", 2))
 
 
+def test_a_byte_order_mark_and_a_flood(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault: the mark of a file that is piped in is translated; a block holds all that one read has brought."""
+    reading, writing = os.pipe()
+    os.write(writing, b"\xef\xbb\xbfa\n" + b"b\n" * 9 + b"\xef\xbb\xbfc")
+    os.close(writing)
+    with os.fdopen(reading) as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        found = list(read_blocks("-", 2))
+    assert found[0] == ["a", "b"]
+    assert found[-1] == ["\ufeffc"]
+    assert max(map(len, found)) == 2
+
+
 @pytest.mark.parametrize("tokens", [1, 7, 20])
 def test_token_cap(tokens: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fault: the cap is ignored, or changes or loses a translation."""
@@ -444,6 +507,30 @@ def test_workers_give_the_same_in_order() -> None:
     too_long = [["hund"], ["hund", "hund " * 20]]
     with pytest.raises(UserError, match="news, line 3"):
         list(translate_in_workers(make_translator, too_long, 2, Warner("news", warnings.append)))
+
+
+def make_attentive() -> Translator:
+    return Translator([tiny.model()], tiny.tokenizers(), SEARCH, attention=True)
+
+
+def test_workers_send_more_tensors_than_files_may_be_open() -> None:
+    """Fault: a file descriptor for each tensor: "Too many open files" after some hundred lines with attention."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    try:
+        blocks = [["ein hund"] * 100] * 3
+        results = list(translate_in_workers(make_attentive, blocks, 2, Warner("news")))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert len(results) == 300
+    assert all(best.hypothesis.attention.sum() > 1 for best, *_ in results)
+
+
+def test_workers_are_for_the_cpu() -> None:
+    """Fault: several processes share a GPU that has the memory for one."""
+    assert worker_device("auto") == worker_device("cpu") == "cpu"
+    with pytest.raises(UserError, match=r"give device=cpu, or search\.workers=1 with device=cuda"):
+        worker_device("cuda")
 
 
 # --- scripts ----------------------------------------------------------------------------------------------------------
@@ -493,13 +580,17 @@ def test_score_script(tmp_path: Path, checkpoint: Path) -> None:
         assert float(row[4]) == pytest.approx(np.exp(-float(row[1])), rel=1e-3)
 
 
-def test_a_reader_that_leaves_ends_the_script_quietly(tmp_path: Path, checkpoint: Path) -> None:
-    """Fault: a traceback, or a translation that goes on for nobody, when `| head -1` has what it wanted."""
+@pytest.mark.parametrize("attention", [False, True])
+def test_a_reader_that_leaves_ends_the_script_quietly(attention: bool, tmp_path: Path, checkpoint: Path) -> None:
+    """Fault: a traceback, or a translation that goes on for nobody, when `| head -1` has what it wanted; the file of
+    attention is blamed for it."""
     source = tmp_path / "in.de"
     source.write_text("ein hund läuft\n" * 20_000, encoding="utf-8")
     command = [sys.executable, str(ROOT / "scripts" / "translate.py"), f"checkpoint={checkpoint}", f"input={source}"]
     process = subprocess.Popen(
-        [*command, "search.beam=1", "search.max_length=3"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [*command, "search.beam=1", "search.max_length=3", *([f"attention={tmp_path}/a.jsonl"] if attention else [])],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )
     assert process.stdout is not None
     assert process.stderr is not None
@@ -529,10 +620,27 @@ def test_ctrl_c_ends_the_script_quietly(checkpoint: Path) -> None:
     assert process.stderr.read() == b""
 
 
+def test_sigterm_leaves_nothing_behind(tmp_path: Path, checkpoint: Path) -> None:
+    """Fault: a batch system's end of a job leaves half an output under a name that nobody clears up."""
+    command = [sys.executable, str(ROOT / "scripts" / "translate.py"), f"checkpoint={checkpoint}"]
+    process = subprocess.Popen(
+        [*command, f"output={tmp_path}/out.en"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    deadline = time.monotonic() + 120
+    while not list(tmp_path.glob(".out.en.*.tmp")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.terminate()
+    assert process.communicate(timeout=120) == (b"", b"")
+    assert process.returncode == 143
+    assert not list(tmp_path.glob("*out.en*"))
+
+
 def test_a_terminal_is_answered_line_by_line(checkpoint: Path) -> None:
-    """Fault: no prompt, no answer before the end, or one line that is too long ends the session."""
+    """Fault: no prompt, no answer before the end, one line that is too long ends the session, or with workers several
+    lines have to be there."""
     ours, theirs = os.openpty()
     command = [sys.executable, str(ROOT / "scripts" / "translate.py"), f"checkpoint={checkpoint}"]
+    command.append("search.workers=2")
     process = subprocess.Popen(command, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     os.close(theirs)
     assert process.stdout is not None
@@ -553,7 +661,8 @@ def test_a_terminal_is_answered_line_by_line(checkpoint: Path) -> None:
 
 
 def test_benchmark(tmp_path: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault: a field of the figures is missing, a setting is measured twice or not at all, rates do not fit."""
+    """Fault: a field of the figures is missing, a setting is measured twice or not at all, rates do not fit; a sentence
+    beyond the position table ends in a stack trace."""
     monkeypatch.setattr(benchmark, "SIZE", 32)
     source, output = tmp_path / "in.de", tmp_path / "speed.json"
     source.write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
@@ -581,3 +690,9 @@ def test_benchmark(tmp_path: Path, checkpoint: Path, monkeypatch: pytest.MonkeyP
     assert [row["precision"] for row in json.loads(output.read_text())["generate"]] == ["int8"] * 2
     with pytest.raises(UserError, match="input="):
         main(BenchmarkGenerateConfig(input=str(source), **options))
+    source.write_text("rot\n\n" + "hund " * 20)
+    with pytest.raises(UserError, match=r"in\.de, line 3: 21 pieces, </s> included, but the model takes at most 12"):
+        main(BenchmarkGenerateConfig(checkpoint=str(checkpoint), input=str(source), **options))
+    small.max_positions = 20
+    with pytest.raises(UserError, match=r"random sentences: 25 pieces, .* at most 18; raise model\.max_positions"):
+        main(BenchmarkGenerateConfig(model=small, vocabulary=[20, 30], **options))

@@ -111,12 +111,17 @@ def test_vocabularies_are_joint_or_one_a_side() -> None:
 
 
 def test_fixed_codes(tmp_path: Path) -> None:
-    """Fault: codes learnt where a file is given; a file of something else taken for codes."""
+    """Fault: codes learnt where a file is given; a file of something else taken for codes, or its blank lines not
+    counted."""
     path = tmp_path / "codes = ü"
     path.write_text("#version: 0.2\nM a\nMa n\nMan n</w>\n", "utf-8")
     tokenizer = train(replace(CONFIG, codes=str(path))).source
     assert tokenizer.pieces("Mann Hund") == ["Mann", "H@@", "u@@", "n@@", "d"]
-    for content, message in ((b"a b c\n", "line 1: not two symbols"), (b"\xff", "is not UTF-8")):
+    for content, message in (
+        (b"a b c\n", "line 1: not two symbols"),
+        (b"#version: 0.2\n\n \nM a\na b c\n", "line 5: not two symbols"),
+        (b"M a\na \xff", "line 2, byte 3: not UTF-8"),
+    ):
         path.write_bytes(content)
         with pytest.raises(UserError, match=message):
             train(replace(CONFIG, codes=str(path)))

@@ -10,9 +10,10 @@ validation sentence has one, every second test sentence has. A model scores well
 
 from __future__ import annotations
 
+import hashlib
 import random
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from convs2s.data.builtin.author import Author, Combination
@@ -57,20 +58,35 @@ def generate(pairs: Sequence[int], seed: int) -> tuple[list[tuple[str, str]], ..
     return tuple(splits)
 
 
-def write_corpus(root: Path, pairs: Sequence[int], seed: int) -> None:
-    """Write train.en, train.de, valid.en, … to ``root``, each whole or not at all; those that are right stay."""
+def write_corpus(root: Path, pairs: Sequence[int], seed: int, known: Mapping[str, str]) -> list[str]:
+    """Write train.en, train.de, valid.en, … to ``root``, each whole or not at all; those that are right stay.
+
+    ``known``: SHA-256 of what the program wrote or fetched there before, by name. Returns the names of all the corpus'
+    files if one had to be written, else none. Raises UserError for a file that is another and not ``known``: it is
+    somebody's own text.
+    """
     splits = generate(pairs, seed)
-    for name, split in zip(SPLITS, splits, strict=True):
-        for side, language in enumerate(("en", "de")):
-            path = root / f"{name}.{language}"
-            text = "".join(pair[side] + "\n" for pair in split).encode("utf-8")
-            try:
-                if path.is_file() and path.read_bytes() == text:
-                    continue
-                root.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise UserError(
-                    f"data.root: {path} cannot be used ({error.strerror}); choose another folder"
-                ) from error
-            with atomic(path, "wb") as file:
-                file.write(text)
+    texts = {
+        f"{name}.{language}": "".join(pair[side] + "\n" for pair in split).encode("utf-8")
+        for name, split in zip(SPLITS, splits, strict=True)
+        for side, language in enumerate(("en", "de"))
+    }
+    wanted = {name: text for name, text in texts.items() if not _is_there(root / name, text, known.get(name))}
+    for name, text in wanted.items():
+        with atomic(root / name, "wb") as file:
+            file.write(text)
+    return list(texts) if wanted else []
+
+
+def _is_there(path: Path, text: bytes, known: str | None) -> bool:
+    """Whether a file needs not be written; ``known``: SHA-256 of what the program wrote before."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        found = path.read_bytes() if path.exists() else None
+    except OSError as error:
+        raise UserError(f"data.root={path.parent} cannot be written ({error.strerror}); give another folder") from error
+    if found is not None and found != text and hashlib.sha256(found).hexdigest() != known:
+        raise UserError(
+            f"{path} was not written by this program; for your own text add data=files, else give another data.root"
+        )
+    return found == text
