@@ -10,7 +10,7 @@ from convs2s.data.prepare import prepare
 
 
 def main(config: TrainConfig) -> None:
-    prepared = prepare(config.data, config.text, config.data.seed)
+    prepared = prepare(config.data, config.text)
     source, target = prepared.manifest["vocabulary"]
     print(
         f"{Path(config.data.prepared_dir).absolute()}: {len(prepared.train):,} training and"

@@ -2,6 +2,7 @@
 
 Forced decoding. Writes a tab-separated table with a head: line, score (log-probability / tokens ^ search.lenpen),
 log-probability (natural logarithm, </s> included), tokens and perplexity. checkpoint=[FILE,FILE] lets several vote.
+Of search only lenpen, average, precision, batch_size and batch_tokens count.
 """
 
 from __future__ import annotations

@@ -92,7 +92,8 @@ class DataConfig:
     sacrebleu: dict[str, str] = option({}, "splits that sacrebleu fetches, e.g. {newstest2014: wmt14/full}")
     seed: int = option(
         1,
-        "seed of the quickstart corpus and of the lines SentencePiece learns from: runs share them",
+        "seed of the quickstart corpus, of the lines SentencePiece learns from and of the pairs that fraction, "
+        "max_pairs and weights draw: runs share them",
     )
     generate: list[int] = option([], "quickstart: pairs to write for train, valid and test, instead of reading files")
     length_unit: LengthUnit = option(

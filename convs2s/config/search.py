@@ -105,7 +105,7 @@ class SearchConfig:
         check_minimum("search", self, {**counts, **lengths})
         if self.min_length > self.max_length and not self.max_length_ratio:
             raise UserError(f"search.min_length={self.min_length} must be at most search.max_length={self.max_length}")
-        for name in ("lenpen", "unkpen", "subwordpen", "covpen", "max_length_ratio"):
+        for name in ("lenpen", "unkpen", "subwordpen", "covpen"):
             if not math.isfinite(getattr(self, name)):
                 raise UserError(f"search.{name}={getattr(self, name)} must be a finite number")
         self.selection.check("search.selection")

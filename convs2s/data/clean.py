@@ -1,4 +1,4 @@
-"""Which encoded pairs are kept: rules that act on a pair as a whole, and how many pairs each rule dropped."""
+"""Which pairs are kept: rules that act on a pair as a whole, and how many pairs each rule dropped."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 
 @dataclass
 class Cleaner:
-    """Rules on the two sides' lengths in pieces, </s> not counted. ``dropped`` counts, by the first rule that applied:
+    """Rules on the two sides' lengths, in pieces (</s> not counted) or words.
 
-    ``empty``: a side has no pieces; ``short``: a side has fewer than ``min_length``; ``long``: a side has more than
+    ``dropped`` counts, by the first rule that applied:
+
+    ``empty``: a side has none; ``short``: a side has fewer than ``min_length``; ``long``: a side has more than
     ``max_length``; ``ratio``: the longer side has more than ``max_ratio`` times the other's. None switches a rule off.
     """
 

@@ -173,8 +173,8 @@ def check_lengths(corpus: Corpus, limit: int, source: Text, target: Text, target
 def over_long_line(text: Text, line: int, length: int, limit: int, more: int = 0) -> UserError:
     """As ``over_long``, for a line of raw text that is trained on or scored; ``more``: further such lines."""
     path, line = text.place(line) if isinstance(text, Side) else (str(text), line)
-    others = f" (so have {more:,} more lines)" if more else ""
-    return over_long(f"{path}, line {line}{others}", length, limit, "shorten it, or raise model.max_positions")
+    others = f" and {more:,} more such lines" if more else ""
+    return over_long(f"{path}, line {line}", length, limit, f"shorten it{others}, or raise model.max_positions")
 
 
 def over_long(place: str, length: int, limit: int, remedy: str) -> UserError:

@@ -107,7 +107,8 @@ def _summary(writer: CorpusWriter, read: int, dropped: dict[str, int], names: st
     """A split's part of the manifest. Raises UserError when no pair is left."""
     if writer.pairs == 0:
         reasons = ", ".join(f"{name} {count:,}" for name, count in dropped.items() if count)
-        raise UserError(f"{names}: none of {read:,} pairs is left ({reasons}); see data.max_length")
+        remedy = "; see data.max_length" if dropped["long"] else ""
+        raise UserError(f"{names}: none of {read:,} pairs is left ({reasons}){remedy}")
     return {
         "pairs_read": read,
         "pairs": writer.pairs,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
-from convs2s.data.opening import MEMBER, SUFFIXES, opened
+from convs2s.data.opening import MEMBER, opened, plain_name
 from convs2s.errors import UserError
 
 BOM = b"\xef\xbb\xbf"
@@ -39,8 +39,7 @@ class Part:
     @property
     def name(self) -> str:
         """The file's name, without that of its compression."""
-        name = Path(self.member).name if self.member else self.path.name
-        return name.removesuffix(Path(name).suffix) if Path(name).suffix in SUFFIXES else name
+        return plain_name(Path(self.member).name if self.member else self.path.name)
 
     def __str__(self) -> str:
         name = f"{self.path}{MEMBER}{self.member}" if self.member else str(self.path)

@@ -20,6 +20,11 @@ MEMBER = "::"  # ARCHIVE::MEMBER names a file inside a .tar, .tgz or .zip
 _KINDS = {b"\x1f\x8b": "gzip", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 
 
+def plain_name(name: str) -> str:
+    """The name of a file without that of its compression: train.de.gz -> train.de."""
+    return next((name.removesuffix(suffix) for suffix in SUFFIXES if name.endswith(suffix)), name)
+
+
 @contextmanager
 def opened(path: Path, member: str = "") -> Iterator[BinaryIO]:
     """The decompressed bytes of a file, or of one member of an archive, read by its name and never written to disk.

@@ -62,12 +62,9 @@ class Prepared:
     manifest: dict[str, Any]
 
 
-def prepare(
-    data: DataConfig, text: TextConfig, seed: int, log: Log = print, given: Tokenizers | None = None
-) -> Prepared:
+def prepare(data: DataConfig, text: TextConfig, log: Log = print, given: Tokenizers | None = None) -> Prepared:
     """Open the prepared folder of these settings, built or rebuilt where needed; many processes may call it at once.
 
-    ``seed`` draws the built-in corpus and the lines that SentencePiece learns from: data.seed.
     ``given``: tokenisers to use instead of learning some, made with the options ``text`` (fine-tuning).
     Raises UserError for anything wrong with files or options. A folder that was there stays as it was then.
     """
@@ -86,19 +83,19 @@ def prepare(
 
     try:
         if data.generate or missing(data, names):
-            _provide(data, names, seed, log)
+            _provide(data, names, log)
         found_inputs = inputs(data)
         with folder_lock(folder, shared=True, waiting=waiting):
-            found = _reuse(folder, wanted_now(), seed, log)
+            found = _reuse(folder, wanted_now(), data.seed, log)
         if found is None:
             with folder_lock(folder, shared=False, waiting=waiting):
                 recover(folder)
                 wanted = wanted_now()
-                found = _reuse(folder, wanted, seed, silent)
+                found = _reuse(folder, wanted, data.seed, silent)
                 if found is None:
                     _check_replaceable(folder)
-                    _build(folder, data, text, seed, wanted, log, given)
-                    found = _reuse(folder, wanted, seed, log)
+                    _build(folder, data, text, wanted, log, given)
+                    found = _reuse(folder, wanted, data.seed, log)
     except OSError as error:
         raise UserError(
             f"data.prepared_dir={data.prepared_dir} cannot be written ({error.strerror or error});"
@@ -130,7 +127,7 @@ def split_paths(data: DataConfig, split: str, log: Log = print) -> Sides:
         pairs = [pair for part, _ in training_names(data) for pair in part]
     files = unique([name for pair in pairs for name in pair])
     if missing(data, files):
-        _provide(data, files, data.seed, log)
+        _provide(data, files, log)
     for name in files:
         verify_pinned(data, name)
     return sides(data, pairs)
@@ -151,12 +148,12 @@ def check_tests(data: DataConfig, tokenizers: Tokenizers, limit: int, log: Log =
                     raise over_long_line(paths[0], number, len(ids) + 1, limit)
 
 
-def _provide(data: DataConfig, names: Sequence[str], seed: int, log: Log) -> None:
+def _provide(data: DataConfig, names: Sequence[str], log: Log) -> None:
     """Write or fetch raw files that are missing."""
     if data.generate:
         from convs2s.data.builtin.splits import write_corpus
 
-        written = write_corpus(Path(data.root), data.generate, seed, first_seen(data))
+        written = write_corpus(Path(data.root), data.generate, data.seed, first_seen(data))
         if written:
             record(data, written)
     fetch(data, names, log)
@@ -192,7 +189,6 @@ def _build(
     folder: Path,
     data: DataConfig,
     text: TextConfig,
-    seed: int,
     wanted: dict[str, Any],
     log: Log,
     given: Tokenizers | None,
@@ -207,8 +203,8 @@ def _build(
                 pass  # finds every fault of the files before minutes of learning, as select does for training text
         cutting = segmenters(text, (data.source, data.target))
         log(f"reading the training text{' and cutting it into words' if cutting else ''}")
-        selection = select(data, texts, cutting, new, seed, workers)
-        tokenizers = given or _learn(data, text, selection, seed, log)
+        selection = select(data, texts, cutting, new, workers)
+        tokenizers = given or _learn(data, text, selection, log)
         (new / _TOKENIZERS).write_bytes(_saved(tokenizers))
         splits = encode_selection(new, data, selection, tokenizers, cutting is not None, workers)
         if "valid" in names:
@@ -224,7 +220,7 @@ def _build(
             words.unlink()
         manifest = {
             **wanted,
-            "seed": seed if sampled(text, int((selection.copies > 0).sum())) or drawn(data) else None,
+            "seed": data.seed if sampled(text, int((selection.copies > 0).sum())) or drawn(data) else None,
             "name": data.name,
             "languages": [data.source, data.target],
             "vocabulary": [len(tokenizers.source.symbols), len(tokenizers.target.symbols)],
@@ -250,14 +246,14 @@ def _digest(tokenizers: Tokenizers) -> str:
     return hashlib.sha256(_saved(tokenizers)).hexdigest()
 
 
-def _learn(data: DataConfig, text: TextConfig, selection: Selection, seed: int, log: Log) -> Tokenizers:
+def _learn(data: DataConfig, text: TextConfig, selection: Selection, log: Log) -> Tokenizers:
     count = int((selection.copies > 0).sum())
     log(f"learning the {text.kind.value} vocabulary from {count:,} pairs")
     return train_tokenizers(
         text,
         selection.chosen(0),
         selection.chosen(1),
-        seed,
+        data.seed,
         count=count,
         languages=(data.source, data.target),
         segmented=text.kind == TokenizerKind.moses_bpe,
@@ -278,7 +274,7 @@ def _workers(data: DataConfig, text: TextConfig, texts: Sequence[tuple[Sides, fl
     """Processes for encoding; none where starting them takes longer than the work."""
     if data.workers is not None:
         return data.workers if data.workers > 1 else 0
-    size = sum(path.stat().st_size for path in {p.path for pair, _ in texts for side in pair for p in side.parts})
+    size = sum(space.text_size(pair) for pair, _ in texts)
     worth = 2e6 if text.kind == TokenizerKind.moses_bpe else 5e7  # bytes; Moses takes most of the time
     return cores() if size > worth and cores() > 1 else 0
 

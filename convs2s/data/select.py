@@ -1,6 +1,7 @@
 """Which training pairs are used, how often, and which are held out: one pass over the raw text, then arrays.
 
-Rules act on pairs, in this order; a pair counts under the first rule that drops it. The memory is some bytes a pair.
+A pair counts under the first rule that drops it: not UTF-8, lengths in words, duplicates, held out, not drawn. Lengths
+in pieces come last, when pairs are encoded. The memory is some bytes a pair.
 """
 
 from __future__ import annotations
@@ -53,12 +54,12 @@ def select(
     texts: Sequence[tuple[Sides, float]],
     segmenters: tuple[Moses, Moses] | None,
     folder: Path,
-    seed: int,
     workers: int,
 ) -> Selection:
     """Read all training text once and decide. ``texts``: data.train, then each of data.extra, with weights.
 
     ``segmenters``: moses_bpe's; the words of every pair are then written to ``folder``.
+    ``workers``: processes that work on the lines; 0: this one.
     Raises UserError for faults of the files, and where no pair is left.
     """
     source, target = (Side(tuple(part for sides, _ in texts for part in sides[i].parts)) for i in (0, 1))
@@ -100,7 +101,7 @@ def select(
     if data.valid_every is not None:
         kept = np.flatnonzero(selection.copies[: counts[0]])
         _hold(selection, kept[data.valid_every - 1 :: data.valid_every])
-    _draw(data, selection, counts, [weight for _, weight in texts], seed)
+    _draw(data, selection, counts, [weight for _, weight in texts])
     if not selection.copies.any():
         left = ", ".join(f"{name} {count:,}" for name, count in selection.dropped.items() if count)
         raise UserError(f"{source} and {target}: none of {sum(counts):,} pairs is left ({left})")
@@ -144,9 +145,9 @@ def _decide_by_hash(data: DataConfig, selection: Selection, hashes: NDArray[np.u
         _hold(selection, alive[hashes[alive] < np.uint64(data.valid_fraction * 2**64)])
 
 
-def _draw(data: DataConfig, selection: Selection, counts: list[int], weights: list[float], seed: int) -> None:
+def _draw(data: DataConfig, selection: Selection, counts: list[int], weights: list[float]) -> None:
     """Apply data.fraction, data.max_pairs and the weights."""
-    generator = np.random.default_rng([seed, 2])
+    generator = np.random.default_rng([data.seed, 2])
     alive = np.flatnonzero(selection.copies)
     wanted = round(data.fraction * len(alive))
     if data.max_pairs is not None:

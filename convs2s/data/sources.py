@@ -7,7 +7,7 @@ from pathlib import Path
 
 from convs2s.config import DataConfig
 from convs2s.data.lines import Part, Side
-from convs2s.data.opening import MEMBER, SUFFIXES
+from convs2s.data.opening import MEMBER, plain_name
 from convs2s.data.storage import find_file, sha256
 from convs2s.errors import UserError
 
@@ -64,12 +64,7 @@ def _pairs(option: str, files: Sequence[str]) -> Names:
 
 
 def _holds_both(name: str) -> bool:
-    return _plain(name).endswith((".tsv", ".parquet"))
-
-
-def _plain(name: str) -> str:
-    """A name without that of a compression."""
-    return next((name.removesuffix(suffix) for suffix in SUFFIXES if name.endswith(suffix)), name)
+    return plain_name(name).endswith((".tsv", ".parquet"))
 
 
 def missing(data: DataConfig, names: Sequence[str]) -> list[str]:
@@ -93,7 +88,7 @@ def sides(data: DataConfig, names: Names) -> Sides:
     def part(name: str, side: int) -> Part:
         column = ""
         if _holds_both(name):
-            column = columns[side] if _plain(name).endswith(".parquet") else str(side + 1)
+            column = columns[side] if plain_name(name).endswith(".parquet") else str(side + 1)
         return Part(located(data, name), name.partition(MEMBER)[2], column)
 
     source, target = (Side(tuple(part(pair[side], side) for pair in names)) for side in (0, 1))

@@ -19,18 +19,17 @@ def needed(data: DataConfig, text: TextConfig, texts: Sequence[tuple[Sides, floa
     """About how many bytes a preparation writes.
 
     A byte of training text becomes about one of ids and offsets, as often as its pair counts in an epoch; moses_bpe
-    also writes the words that it cuts the text into. Members of archives, whose size is not known, are left out.
-    ``texts``: data.train, then each of data.extra, with weights.
+    also writes the words that it cuts the text into. ``texts``: data.train, then each of data.extra, with weights.
     """
     total = 0.0
     for sides, weight in texts:
         copies = weight * data.fraction + (text.kind == TokenizerKind.moses_bpe)
-        total += copies * sum(map(_size, {part.path for side in sides for part in side.parts if not part.member}))
+        total += copies * text_size(sides)
     return int(total if data.max_pairs is None else min(total, data.max_pairs * _LONG_PAIR))
 
 
 def check(folder: Path, needed: int) -> str:
-    """A line that says what a preparation takes; UserError where the disk of ``folder`` has less."""
+    """A line that says what a preparation takes. Raises UserError where the disk of ``folder`` has less."""
     there = next(path for path in (folder, *folder.parents) if path.exists())
     free = shutil.disk_usage(there).free
     if needed > free:
@@ -41,5 +40,7 @@ def check(folder: Path, needed: int) -> str:
     return f"preparing {folder}: about {needed / 1e6:,.1f} MB of the {free / 1e6:,.1f} MB that are free there"
 
 
-def _size(path: Path) -> int:
-    return path.stat().st_size * (_COMPRESSED if path.suffix in (*SUFFIXES, ".parquet") else 1)
+def text_size(sides: Sides) -> int:
+    """About how many bytes of text two sides hold; an archive, which may hold more than them, counts as it is."""
+    paths = {part.path for side in sides for part in side.parts}
+    return sum(path.stat().st_size * (_COMPRESSED if path.suffix in (*SUFFIXES, ".parquet") else 1) for path in paths)

@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from convs2s.data.opening import SUFFIXES
+from convs2s.data.opening import SUFFIXES, plain_name
 from convs2s.errors import UserError
 from convs2s.files import sync_folder
 
 
 def find_file(path: Path) -> Path | None:
     """``path``, or its compressed or plain twin (``train.de`` <-> ``train.de.gz``) where only that exists, or None."""
-    plain = path.with_suffix("") if path.suffix in SUFFIXES else path
+    plain = path.with_name(plain_name(path.name)) if path.name else path
     twins = [plain, *(plain.with_name(f"{plain.name}{suffix}") for suffix in SUFFIXES)]
     return next((candidate for candidate in (path, *twins) if candidate.exists()), None)
 

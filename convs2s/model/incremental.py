@@ -178,6 +178,7 @@ class FoldedLayer:
     """A decoder layer ready for steps."""
 
     def __init__(self, layer: DecoderLayer, after_residual: bool) -> None:
+        """after_residual: attention reads the sum with the residual branch, not the convolution's output alone."""
         self.conv = fold(layer.conv)
         self.kernel = layer.conv.kernel
         self.channels = layer.conv.v.shape[1] // self.kernel

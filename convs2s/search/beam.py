@@ -153,6 +153,9 @@ class Search:
         self.batch: Batch | None = None
         self.real = torch.empty(0, 0)  # (B, S) what is no padding in the source
         self.coverage: Tensor | None = None  # (B, K, S) attention so far
+        self.penalties: Tensor | None = None  # (V,) what is subtracted from each word's log-probability
+        self.vocabulary: Ints | None = None  # (V,) ids of the words that are scored, where these are not all
+        self.words = 0  # V
         self.trace = Trace()
         self.ends: dict[int, list[End]] = {}  # by number, of the sentences in the batch
         self.results: dict[int, list[Hypothesis]] = {}  # by number, of those that are done
@@ -199,8 +202,7 @@ class Search:
         ensemble.start(source, config.beam, selection)
         self.batch, self.real, self.coverage = fresh, real, None
         self.penalties = word_penalties(config, self.continuations, selection, source.device)
-        # Ids of the words that are scored, where these are not all, and their number.
-        self.vocabulary: Ints | None = None if selection is None else selection.ids.numpy()
+        self.vocabulary = None if selection is None else selection.ids.numpy()
         self.words = ensemble.models[0].target_vocabulary if self.vocabulary is None else len(self.vocabulary)
 
     def step(self) -> None:

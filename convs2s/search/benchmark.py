@@ -47,6 +47,7 @@ class Speed:
     )
 
     def line(self) -> str:
+        """A row under HEADER."""
         return (
             f"{self.batch:5}  {self.beam:4}  {self.precision:>9}  {self.sentences_per_second:11.2f}  "
             f"{self.tokens_per_second:8.0f}  {1000 * self.seconds_per_step:7.2f}  {self.yardstick_gflops:17.1f}  "
@@ -174,5 +175,4 @@ def spread(sources: Sequence[Sequence[int]], count: int) -> list[Sequence[int]]:
 
 def as_json(speed: Speed) -> dict[str, object]:
     """A measurement for JSON, six decimals."""
-    rounded = {key: round(value, 6) if isinstance(value, float) else value for key, value in asdict(speed).items()}
-    return rounded
+    return {key: round(value, 6) if isinstance(value, float) else value for key, value in asdict(speed).items()}

@@ -42,7 +42,7 @@ def output_lines(number: int, translations: Sequence[Translation], table: bool) 
 
 
 def pharaoh(hypothesis: Hypothesis) -> str:
-    """Hard alignment of the words, </s> left out on both sides: "source-target", counted from 0."""
+    """Hard alignment of the pieces, </s> left out on both sides: "source-target", counted from 0."""
     assert hypothesis.attention is not None
     places = attended(hypothesis.attention)[:-1]
     return " ".join(f"{source}-{target}" for target, source in enumerate(places))

@@ -15,9 +15,9 @@ from convs2s.text.vocabulary import UNK
 
 
 def attended(attention: Tensor) -> list[int]:
-    """Hard alignment: for each token the source word with most attention, </s> and padding excluded.
+    """Hard alignment: for each target piece the source piece with most attention, </s> and padding excluded.
 
-    attention: (T, S) over real source tokens, the last of which is </s>.
+    attention: (T, S) over real source pieces, the last of which is </s>.
     """
     places: list[int] = attention[:, :-1].argmax(1).tolist()
     return places

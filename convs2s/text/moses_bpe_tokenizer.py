@@ -75,6 +75,7 @@ class MosesBpeTokenizer:
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> MosesBpeTokenizer:
+        """The tokeniser that ``state`` was taken of."""
         return cls(state["pieces"], state["codes"], Moses(state["language"], state["punctuation"], state["lowercase"]))
 
 

@@ -123,6 +123,7 @@ class SentencePieceTokenizer:
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> SentencePieceTokenizer:
+        """The tokeniser that ``state`` was taken of."""
         return cls(state["model"].cpu().numpy().tobytes())
 
 

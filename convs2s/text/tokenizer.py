@@ -72,6 +72,7 @@ class Tokenizers(NamedTuple):
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Tokenizers:
+        """The pair that ``state`` was taken of."""
         source = _from_state(state["source"])
         return cls(source, source if state["target"] is None else _from_state(state["target"]))
 

@@ -96,4 +96,5 @@ class WhitespaceTokenizer:
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> WhitespaceTokenizer:
+        """The tokeniser that ``state`` was taken of."""
         return cls(state["words"], state["joiner"], state["join_input"])

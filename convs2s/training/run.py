@@ -112,7 +112,7 @@ class Run:
             torch.use_deterministic_algorithms(training.deterministic)
             stack.callback(torch.use_deterministic_algorithms, False)
             given = None if start is None else checkpoint.build_tokenizers(start)
-            data = prepare(config.data, config.text, config.data.seed, say if world.first else silent, given)
+            data = prepare(config.data, config.text, say if world.first else silent, given)
             check_data(data, config, say if world.first else silent)
             run = cls(config, world, data)
             if start is not None:

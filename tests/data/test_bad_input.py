@@ -71,7 +71,7 @@ def test_odd_lines_stay_in_step(tmp_path: Path, text: TextConfig, head: bytes) -
     source = [*ODD.values(), "das Ende"]
     target = [f"line {i}" for i in range(len(source))]
     data = corpus(tmp_path, source, target, head)
-    prepared = prepare(data, text, 1, silent)
+    prepared = prepare(data, text, silent)
     assert prepared.train.lines.tolist() == list(range(1, len(source) + 1))
     for i, line in enumerate(target):
         assert prepared.tokenizers.target.decode(prepared.train.target(i).tolist()) == line
@@ -93,7 +93,7 @@ def test_a_line_of_a_million_characters_is_counted_away(tmp_path: Path, text: Te
     data = corpus(tmp_path, ["ein Mann", "eine Frau"], ["a man", "a woman"])
     (tmp_path / "train.de").write_text(f"ein Mann\n{million}\n", "utf-8")
     data.max_length = 175
-    prepared = prepare(data, text, 1, silent)
+    prepared = prepare(data, text, silent)
     whole = text.kind is TokenizerKind.whitespace and " " not in million  # one word, however long
     assert prepared.train.lines.tolist() == ([1, 2] if whole else [1])
     assert prepared.manifest["splits"]["train"]["dropped"]["long"] == (0 if whole else 1)
@@ -103,7 +103,7 @@ def test_a_blank_side_drops_the_pair_and_is_counted(tmp_path: Path, text: TextCo
     """Fault: a side filtered by itself, or an empty sentence trained on."""
     blank = ["", " ", "\r", "\t"]
     data = corpus(tmp_path, [*blank, "ein Mann"], [*["a man"] * 4, "a woman"])
-    prepared = prepare(data, text, 1, silent)
+    prepared = prepare(data, text, silent)
     for split, corpus_ in (("train", prepared.train), ("valid", prepared.valid)):
         assert corpus_.lines.tolist() == [5]
         assert prepared.manifest["splits"][split]["dropped"]["empty"] == 4
@@ -114,17 +114,17 @@ def test_a_side_missing(tmp_path: Path, text: TextConfig) -> None:
     data = corpus(tmp_path, ["a"], ["b"])
     (tmp_path / "train.en").unlink()
     with pytest.raises(UserError, match=r"train\.en does not exist; put train\.en into .*, or set data\.root"):
-        prepare(data, text, 1, silent)
+        prepare(data, text, silent)
 
 
 def test_a_vocabulary_larger_than_the_corpus_supports(tmp_path: Path) -> None:
     """Fault: a crash deep in the library, or a size that silently differs from the one asked for."""
     data = corpus(tmp_path, ["ein Mann", "eine Frau"], ["a man", "a woman"])
     said: list[str] = []
-    prepared = prepare(data, TextConfig(vocabulary_size=32_000), 1, said.append)
+    prepared = prepare(data, TextConfig(vocabulary_size=32_000), said.append)
     size = len(prepared.tokenizers.source.symbols)
     assert size < 60
     assert any(f"yields {size} SentencePiece pieces, fewer than text.vocabulary_size=32000" in line for line in said)
     pytest.importorskip("sacremoses")
-    few = prepare(data, TextConfig(kind=TokenizerKind.moses_bpe, merges=32_000), 1, silent)
+    few = prepare(data, TextConfig(kind=TokenizerKind.moses_bpe, merges=32_000), silent)
     assert few.tokenizers.source.decode(few.train.source(0).tolist()) == "ein Mann"

@@ -93,7 +93,7 @@ def test_sentences_beyond_the_position_table_are_located_in_the_raw_file(tmp_pat
     writer = write(tmp_path, chunks, [[False, True], [True, True]], (9, 9))
     corpus = Corpus.open(tmp_path, "train", writer.dtypes)
     check_lengths(corpus, 7, "a.de", "a.en")
-    with pytest.raises(UserError, match=r"^a\.en, line 3: 6 tokens, </s> included, .* 5 at most \(and 1 more"):
+    with pytest.raises(UserError, match=r"^a\.en, line 3: 6 pieces, </s> included, .* at most 5; shorten it and 1"):
         check_lengths(corpus, 5, "a.de", "a.en")
-    with pytest.raises(UserError, match=r"^a\.de, line 2: 5 tokens"):
+    with pytest.raises(UserError, match=r"^a\.de, line 2: 5 pieces"):
         check_lengths(corpus, 4, "a.de", "a.en")

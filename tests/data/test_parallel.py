@@ -90,7 +90,7 @@ def test_the_same_corpus_with_any_number_of_processes(
     contents = []
     for workers in (0, 2):
         folder = tmp_path / f"prepared{workers}"
-        prepare(replace(data, workers=workers, prepared_dir=str(folder)), text, 1, lambda _: None)
+        prepare(replace(data, workers=workers, prepared_dir=str(folder)), text, lambda _: None)
         contents.append({path.name: path.read_bytes() for path in folder.iterdir()})
     assert contents[0] == contents[1]
 

@@ -80,7 +80,7 @@ def test_pairs_are_cleaned_encoded_and_located(data: DataConfig, text: TextConfi
     """Would catch sides cleaned apart, line numbers of the cleaned text, U+2028 or CR as line ends, filtered valid."""
     text = replace(text, joint=True)
     long = replace(data, max_length=40)  # the fourth pair goes by its ratio, whatever the pieces
-    prepared = prepare(long, text, 1, Log())
+    prepared = prepare(long, text, Log())
     assert prepared.train.lines.tolist() == [1, 3, 6]
     assert prepared.valid.lines.tolist() == [1, 2]
     for i, line in enumerate([1, 3, 6]):
@@ -95,10 +95,10 @@ def test_pairs_are_cleaned_encoded_and_located(data: DataConfig, text: TextConfi
 
 def test_everything_is_the_same_in_any_chunks(data: DataConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Would catch pairs lost, line numbers restarting or counts off at the border of a chunk."""
-    prepare(data, WORDS, 1, Log())
+    prepare(data, WORDS, Log())
     whole = files(data)
     monkeypatch.setattr(selecting, "CHUNK", 2)
-    prepare(replace(data, prepared_dir=f"{data.prepared_dir}2"), WORDS, 1, Log())
+    prepare(replace(data, prepared_dir=f"{data.prepared_dir}2"), WORDS, Log())
     assert files(replace(data, prepared_dir=f"{data.prepared_dir}2")) == whole
 
 
@@ -108,7 +108,7 @@ def test_reused_while_nothing_changes_and_rebuilt_when_something_does(data: Data
     root = Path(data.root)
 
     def built(data: DataConfig, text: TextConfig, seed: int = 1) -> bool:
-        prepare(data, text, seed, log)
+        prepare(replace(data, seed=seed), text, log)
         return log.built()
 
     assert built(data, WORDS)
@@ -134,24 +134,24 @@ def test_the_seed_counts_only_where_lines_are_drawn(data: DataConfig) -> None:
     few = replace(PIECES, training_lines=6, vocabulary_size=40)
     data = replace(data, max_length=99)
     for seed, builds in ((1, True), (1, False), (2, True)):
-        prepare(data, few, seed, log)
+        prepare(replace(data, seed=seed), few, log)
         assert log.built() == builds
 
 
 def test_compressed_twins_are_found(data: DataConfig) -> None:
     """Would catch train.de refused where only train.de.gz is there."""
     path = Path(data.root) / "train.de"
-    before = prepare(data, WORDS, 1, Log()).train.source_tokens.tolist()
+    before = prepare(data, WORDS, Log()).train.source_tokens.tolist()
     path.with_name("train.de.gz").write_bytes(gzip.compress(path.read_bytes()))
     path.unlink()
-    assert prepare(data, WORDS, 1, Log()).train.source_tokens.tolist() == before
+    assert prepare(data, WORDS, Log()).train.source_tokens.tolist() == before
 
 
 @pytest.mark.parametrize("damage", ["shorter", "changed", "gone", "manifest", "no manifest", "foreign manifest"])
 def test_a_damaged_corpus_is_built_again_with_a_message(data: DataConfig, damage: str) -> None:
     """Would catch training on a corpus cut short or altered, or a crash that only deleting the folder mends."""
     log = Log()
-    prepare(data, WORDS, 1, log)
+    prepare(data, WORDS, log)
     whole = files(data)
     tokens, manifest = (Path(data.prepared_dir) / name for name in ("train.target.tokens", "manifest.json"))
     raw = tokens.read_bytes()
@@ -169,7 +169,7 @@ def test_a_damaged_corpus_is_built_again_with_a_message(data: DataConfig, damage
         case "foreign manifest":
             manifest.write_text('{"files": []}')
     log.clear()
-    prepare(data, WORDS, 1, log)
+    prepare(data, WORDS, log)
     assert damage == "no manifest" or "preparing again" in log[0]
     assert log.built()
     assert files(data) == whole
@@ -190,14 +190,14 @@ def largest_file(size: int) -> Iterator[None]:
 def test_a_full_disk_leaves_the_old_corpus_intact(data: DataConfig, size: int) -> None:
     """Would catch a corpus lost to one that does not fit, a traceback, and half a folder left behind."""
     log = Log()
-    prepare(data, WORDS, 1, log)
+    prepare(data, WORDS, log)
     before = files(data)
-    with pytest.raises(UserError, match=r"cannot be written .*what was there before is unchanged"), largest_file(size):
-        prepare(data, PIECES, 1, log)
+    with pytest.raises(UserError, match=r"cannot be written .*what was there before is intact"), largest_file(size):
+        prepare(data, PIECES, log)
     assert files(data) == before
     assert sorted(path.name for path in Path(data.prepared_dir).parent.iterdir()) == ["x", "x.lock"]
     log.clear()
-    prepare(data, WORDS, 1, log)
+    prepare(data, WORDS, log)
     assert not log.built()
 
 
@@ -206,11 +206,11 @@ def test_a_disk_without_room_is_found_out_before_the_work(data: DataConfig, monk
     log, free = Log(), 40
     monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10**9, 0, free))
     with pytest.raises(UserError, match=r"preparing writes about 0\.0 MB there, but 0\.0 MB are free; make room"):
-        prepare(data, WORDS, 1, log)
+        prepare(data, WORDS, log)
     assert log == []
     assert not Path(data.prepared_dir).exists()
     free = 10**12
-    prepare(data, WORDS, 1, log)
+    prepare(data, WORDS, log)
     assert log[0].endswith("of the 1,000,000.0 MB that are free there")
     raw = [Path(data.root) / f"train.{language}" for language in ("de", "en")]
     size = sum(path.stat().st_size for path in raw)
@@ -227,7 +227,7 @@ def test_an_interrupted_preparation_leaves_the_old_corpus_intact(
     data: DataConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Would catch Ctrl-C in the middle of a rebuild costing the corpus that was there."""
-    prepare(data, WORDS, 1, Log())
+    prepare(data, WORDS, Log())
     before = files(data)
 
     def interrupted(*_: object) -> None:
@@ -236,9 +236,9 @@ def test_an_interrupted_preparation_leaves_the_old_corpus_intact(
     with monkeypatch.context() as patch:
         patch.setattr(module, "encode_selection", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            prepare(data, PIECES, 1, Log())
+            prepare(data, PIECES, Log())
     assert files(data) == before
-    prepare(data, PIECES, 1, Log())
+    prepare(data, PIECES, Log())
     assert files(data) != before
 
 
@@ -246,14 +246,14 @@ def test_preparations_at_once_build_once(data: DataConfig) -> None:
     """Would catch several writers in one folder: under torchrun every rank prepares."""
     log = Log()
     with ThreadPoolExecutor(4) as pool:
-        prepared = list(pool.map(lambda _: prepare(data, WORDS, 1, log), range(4)))
+        prepared = list(pool.map(lambda _: prepare(data, WORDS, log), range(4)))
     assert sum(line.startswith("pairs read") for line in log) == 1
     assert all(both.train.source_tokens.tolist() == prepared[0].train.source_tokens.tolist() for both in prepared)
 
 
 def test_a_prepared_corpus_on_a_read_only_disk_is_used(data: DataConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Would catch a shared, write-protected corpus being useless because its lock cannot be taken."""
-    prepare(data, WORDS, 1, Log())
+    prepare(data, WORDS, Log())
     system_open = os.open
 
     def read_only(path: str, flags: int, *rest: int) -> int:
@@ -262,11 +262,11 @@ def test_a_prepared_corpus_on_a_read_only_disk_is_used(data: DataConfig, monkeyp
         return system_open(path, flags, *rest)
 
     monkeypatch.setattr(os, "open", read_only)
-    assert len(prepare(data, WORDS, 1, Log()).train) == 3
+    assert len(prepare(data, WORDS, Log()).train) == 3
     with pytest.raises(
         UserError, match=re.escape(f"data.prepared_dir={data.prepared_dir} cannot be written (Read-only")
     ):
-        prepare(data, PIECES, 1, Log())
+        prepare(data, PIECES, Log())
 
 
 def test_a_folder_of_other_things_is_never_replaced(data: DataConfig, tmp_path: Path) -> None:
@@ -278,13 +278,13 @@ def test_a_folder_of_other_things_is_never_replaced(data: DataConfig, tmp_path: 
     (Path(data.root) / "test.en").unlink()
     data.test = {}
     with pytest.raises(UserError, match="holds other things"):
-        prepare(replace(data, prepared_dir=data.root), WORDS, 1, Log())
+        prepare(replace(data, prepared_dir=data.root), WORDS, Log())
     assert (Path(data.root) / "train.de").exists()
     with pytest.raises(UserError, match=r"data\.prepared_dir=/ is the root of the disk"):
-        prepare(replace(data, prepared_dir="/"), WORDS, 1, Log())
+        prepare(replace(data, prepared_dir="/"), WORDS, Log())
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="is a file; name a folder"):
-        prepare(replace(data, prepared_dir=str(tmp_path / "file")), WORDS, 1, Log())
+        prepare(replace(data, prepared_dir=str(tmp_path / "file")), WORDS, Log())
 
 
 def spoil(data: DataConfig, name: str, content: bytes) -> DataConfig:
@@ -306,10 +306,10 @@ def spoil(data: DataConfig, name: str, content: bytes) -> DataConfig:
 )
 def test_bad_files_are_refused_by_name(data: DataConfig, name: str, content: bytes, message: str) -> None:
     """Would catch a traceback or a shifted corpus; and the corpus prepared before must survive the bad file."""
-    prepare(data, WORDS, 1, Log())
+    prepare(data, WORDS, Log())
     before = files(data)
     with pytest.raises(UserError, match=message):
-        prepare(spoil(data, name, content), WORDS, 1, Log())
+        prepare(spoil(data, name, content), WORDS, Log())
     assert files(data) == before
 
 
@@ -328,7 +328,7 @@ def test_bad_files_are_refused_by_name(data: DataConfig, name: str, content: byt
 def test_bad_options_are_refused_by_name(data: DataConfig, options: dict[str, object], named: str) -> None:
     """Would catch a run that trains for days before it misses its test split, or drops every pair."""
     with pytest.raises(UserError, match=named):
-        prepare(replace(data, **options), WORDS, 1, Log())  # type: ignore[arg-type]
+        prepare(replace(data, **options), WORDS, Log())  # type: ignore[arg-type]
 
 
 def test_split_paths(data: DataConfig) -> None:
@@ -344,9 +344,9 @@ def test_split_paths(data: DataConfig) -> None:
 
 def test_test_splits_are_measured_before_training(data: DataConfig) -> None:
     """Would catch a test sentence beyond the position table found only after training, and </s> not counted."""
-    prepared: Prepared = prepare(data, WORDS, 1, Log())
+    prepared: Prepared = prepare(data, WORDS, Log())
     check_tests(data, prepared.tokenizers, 3)
-    with pytest.raises(UserError, match=r"test\.de, line 1: 3 tokens, </s> included, .* 2 at most"):
+    with pytest.raises(UserError, match=r"test\.de, line 1: 3 pieces, </s> included, .* at most 2"):
         check_tests(data, prepared.tokenizers, 2)
     (Path(data.root) / "test.en").write_text("a\nb\n")
     with pytest.raises(UserError, match=r"test\.de has 1 lines but"):
@@ -355,7 +355,7 @@ def test_test_splits_are_measured_before_training(data: DataConfig) -> None:
 
 def test_the_manifest_is_plain_json_with_checksums(data: DataConfig) -> None:
     """Would catch a manifest that does not say what the corpus was made of."""
-    prepared = prepare(data, WORDS, 1, Log())
+    prepared = prepare(data, WORDS, Log())
     manifest = json.loads((Path(data.prepared_dir) / "manifest.json").read_text("utf-8"))
     assert manifest == prepared.manifest
     assert [file["file"] for file in manifest["inputs"]["train"]] == ["train.de", "train.en"]
@@ -376,17 +376,17 @@ def test_the_built_in_corpus_is_written_and_prepared(tmp_path: Path) -> None:
         generate=[40, 5, 5],
     )
     log = Log()
-    assert len(prepare(data, WORDS, data.seed, log).train) == 40
+    assert len(prepare(data, WORDS, log).train) == 40
     assert log.built()
     before = [list(read_lines(side)) for side in split_paths(data, "test")]
     (tmp_path / "raw" / "test.de").unlink()
     assert [list(read_lines(side)) for side in split_paths(data, "test")] == before
-    prepare(data, WORDS, data.seed, log)
+    prepare(data, WORDS, log)
     assert not log.built()
-    assert len(prepare(replace(data, generate=[30, 5, 5]), WORDS, data.seed, log).train) == 30
+    assert len(prepare(replace(data, generate=[30, 5, 5]), WORDS, log).train) == 30
     (tmp_path / "raw" / "train.de").write_text("mein Satz\n")
     with pytest.raises(UserError, match=r"train\.de was not written by this program"):
-        prepare(data, WORDS, data.seed, log)
+        prepare(data, WORDS, log)
 
 
 def test_the_script(data: DataConfig) -> None:

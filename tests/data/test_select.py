@@ -57,26 +57,26 @@ def dropped(prepared: Prepared, split: str = "train") -> dict[str, int]:
 
 def test_fraction_and_max_pairs_draw_by_seed(data: DataConfig) -> None:
     """Fault: the first pairs instead of drawn ones, other counts, another draw each time, sides drawn apart."""
-    half = prepare(replace(data, fraction=0.5), WORDS, 1, silent)
+    half = prepare(replace(data, fraction=0.5), WORDS, silent)
     assert (len(half.train), dropped(half)) == (150, {"not drawn": 150})
     chosen = text(half)
     assert chosen != [f"satz {i}" for i in range(150)]
     assert [line.replace("satz", "sentence") for line in chosen] == text(half, side="target")
     assert [f"satz {line - 1}" for line in half.train.lines.tolist()] == chosen
     said: list[str] = []
-    assert text(prepare(replace(data, fraction=0.5), WORDS, 1, said.append)) == chosen
+    assert text(prepare(replace(data, fraction=0.5), WORDS, said.append)) == chosen
     assert said == []
-    assert text(prepare(replace(data, fraction=0.5), WORDS, 2, silent)) != chosen
-    few = prepare(replace(data, fraction=0.5, max_pairs=20), WORDS, 1, silent)
+    assert text(prepare(replace(data, fraction=0.5, seed=2), WORDS, silent)) != chosen
+    few = prepare(replace(data, fraction=0.5, max_pairs=20), WORDS, silent)
     assert len(few.train) == 20
-    assert len(prepare(replace(data, max_pairs=COUNT), WORDS, 1, silent).train) == COUNT
+    assert len(prepare(replace(data, max_pairs=COUNT), WORDS, silent).train) == COUNT
     assert len(few.tokenizers.source.symbols) <= 3 + 1 + 20  # the vocabulary is learnt from what is used
 
 
 def test_weights_mix_corpora(data: DataConfig) -> None:
     """Fault: a weight without effect or on the wrong corpus; fractions that round; the vocabulary counted twice."""
     mixed = replace(data, extra=[ExtraConfig(["extra.de", "extra.en"], 2.0)], train_weight=0.5)
-    prepared = prepare(mixed, WORDS, 1, silent)
+    prepared = prepare(mixed, WORDS, silent)
     counts = Counter(text(prepared))
     assert {counts[f"mehr {i}"] for i in range(40)} == {2}
     own = [line for line in counts if line.startswith("satz")]
@@ -85,7 +85,7 @@ def test_weights_mix_corpora(data: DataConfig) -> None:
     assert prepared.manifest["splits"]["train"]["pairs_read"] == COUNT + 40
     assert dropped(prepared) == {"not drawn": COUNT - len(own)}
     said: list[str] = []
-    prepare(replace(mixed, train_weight=1.0), WORDS, 1, said.append)
+    prepare(replace(mixed, train_weight=1.0), WORDS, said.append)
     assert any("other inputs: preparing again" in line for line in said)
 
 
@@ -94,8 +94,8 @@ def test_a_fault_in_any_corpus_is_located(data: DataConfig) -> None:
     root = Path(data.root)
     write(root, "extra", [("a", "b"), ("x " * 50, "y " * 50)])
     mixed = replace(data, extra=[ExtraConfig(["extra.de", "extra.en"])])
-    prepared = prepare(mixed, WORDS, 1, silent)
-    with pytest.raises(UserError, match=r"extra\.de, line 2: 51 tokens"):
+    prepared = prepare(mixed, WORDS, silent)
+    with pytest.raises(UserError, match=r"extra\.de, line 2: 51 pieces"):
         check_lengths(prepared.train, 20, *split_paths(mixed, "train"))
 
 
@@ -103,9 +103,9 @@ def test_duplicates_are_dropped_and_counted_when_asked(data: DataConfig, monkeyp
     """Fault: pairs dropped that are equal on one side only, the first one dropped, duplicates in other chunks kept."""
     pairs = [("a", "b"), ("a", "c"), ("a", "b"), ("d", "b"), ("a", "b"), ("", "b"), ("d", "b")]
     write(Path(data.root), "train", pairs)
-    assert len(prepare(data, WORDS, 1, silent).train) == 6
+    assert len(prepare(data, WORDS, silent).train) == 6
     monkeypatch.setattr(module, "CHUNK", 2)
-    prepared = prepare(replace(data, drop_duplicates=True), WORDS, 1, silent)
+    prepared = prepare(replace(data, drop_duplicates=True), WORDS, silent)
     assert prepared.train.lines.tolist() == [1, 2, 4]
     assert dropped(prepared) == {"duplicate": 3, "empty": 1}
 
@@ -116,23 +116,23 @@ def test_undecodable_lines_are_skipped_and_counted_when_asked(data: DataConfig) 
     (root / "train.de").write_bytes(b"a\nM\xe4nner\nb\nc\n")
     (root / "train.en").write_bytes(b"A\nmen\nB\n\xff\n")
     with pytest.raises(UserError, match=r"train\.de, line 2, byte 2: 0xe4 is not UTF-8; .* or give data\.errors=skip"):
-        prepare(data, WORDS, 1, silent)
+        prepare(data, WORDS, silent)
     skipping = replace(data, errors=Errors.skip)
-    prepared = prepare(skipping, WORDS, 1, silent)
+    prepared = prepare(skipping, WORDS, silent)
     assert (text(prepared), text(prepared, side="target")) == (["a", "b"], ["A", "B"])
     assert prepared.train.lines.tolist() == [1, 3]
     assert dropped(prepared) == {"undecodable": 2}
     raw = (root / "valid.de").read_bytes()
     (root / "valid.de").write_bytes(raw + b"\xff\n")  # what is scored is never thinned out
     with pytest.raises(UserError, match=r"valid\.de, line \d+, byte 1: 0xff is not UTF-8; .* -t UTF-8$"):
-        prepare(skipping, WORDS, 1, silent)
+        prepare(skipping, WORDS, silent)
 
 
 @pytest.mark.parametrize("options", [{"valid_fraction": 0.2}, {"valid_every": 5}])
 def test_held_out_pairs_are_validation_only(data: DataConfig, options: dict[str, float]) -> None:
     """Fault: validation pairs trained on or in the vocabulary, other text scored than held out, extras held out."""
     mixed = replace(data, valid=[], extra=[ExtraConfig(["extra.de", "extra.en"])], **options)  # type: ignore[arg-type]
-    prepared = prepare(mixed, WORDS, 1, silent)
+    prepared = prepare(mixed, WORDS, silent)
     held = list(read_pairs(*split_paths(mixed, "valid")))
     assert len(held) == len(prepared.valid) == dropped(prepared)["held out"]
     assert 30 < len(held) < 95
@@ -145,25 +145,25 @@ def test_held_out_pairs_are_validation_only(data: DataConfig, options: dict[str,
     alone = {source.split()[1] for source, _ in held} - {line.split()[1] for line in train}
     assert alone
     assert numbers.isdisjoint(alone)
-    with pytest.raises(UserError, match=r"valid\.source\.txt, line 1: 3 tokens"):
+    with pytest.raises(UserError, match=r"valid\.source\.txt, line 1: 3 pieces"):
         check_lengths(prepared.valid, 2, *split_paths(mixed, "valid"))
 
 
 def test_the_hash_holds_out_pairs_wherever_they_stand(data: DataConfig) -> None:
     """Fault: a split that depends on the order of the corpus or on what else is in it: text leaks at the next start."""
     held = replace(data, valid=[], valid_fraction=0.2)
-    prepare(held, WORDS, 1, silent)
+    prepare(held, WORDS, silent)
     before = set(read_lines(split_paths(held, "valid")[0]))
     pairs = [(f"satz {i}", f"sentence {i}") for i in reversed(range(COUNT))]
     write(Path(data.root), "train", [("neu", "new"), *pairs, *pairs[:50]])
-    prepare(held, WORDS, 7, silent)
+    prepare(replace(held, seed=7), WORDS, silent)
     assert set(read_lines(split_paths(held, "valid")[0])) - {"neu"} == before
 
 
 def test_nothing_held_out_is_refused(data: DataConfig) -> None:
     """Fault: training without validation, ending in a division by zero."""
     with pytest.raises(UserError, match=r"no pair was held out of 300 .* data\.valid_every=400"):
-        prepare(replace(data, valid=[], valid_every=400), WORDS, 1, silent)
+        prepare(replace(data, valid=[], valid_every=400), WORDS, silent)
     with pytest.raises(UserError, match="prepare first"):
         split_paths(replace(data, valid=[], valid_every=400), "valid")
 
@@ -173,7 +173,7 @@ def test_every_nth_is_counted_among_clean_pairs(data: DataConfig) -> None:
     pairs = [("a b", "c d"), ("a b c d", "x"), ("e", "f"), ("g", "h"), ("", "x"), ("i", "j"), ("k", "l")]
     write(Path(data.root), "train", pairs)
     clean = replace(data, valid=[], valid_every=2, length_unit=LengthUnit.words, max_ratio=1.5)
-    prepared = prepare(clean, WORDS, 1, silent)
+    prepared = prepare(clean, WORDS, silent)
     assert text(prepared, "train") == ["a b", "g", "k"]
     assert list(read_lines(split_paths(clean, "valid")[0])) == ["e", "i"]
     assert dropped(prepared) == {"ratio": 1, "empty": 1, "held out": 2}
@@ -184,8 +184,8 @@ def test_words_are_a_unit_of_cleaning(data: DataConfig) -> None:
     write(Path(data.root), "train", [("abc def", "abc def"), ("abc " * 9, "abc " * 9), ("a" * 40, "a" * 40)])
     letters = TextConfig(vocabulary_size=10)  # a piece a letter
     words = replace(data, length_unit=LengthUnit.words, max_length=8, max_ratio=1.5)
-    assert prepare(words, letters, 1, silent).train.lines.tolist() == [1, 3]
-    prepared = prepare(replace(words, max_pieces=20), letters, 1, silent)
+    assert prepare(words, letters, silent).train.lines.tolist() == [1, 3]
+    prepared = prepare(replace(words, max_pieces=20), letters, silent)
     assert prepared.train.lines.tolist() == [1]
     assert dropped(prepared) == {"long": 2}
 
@@ -194,7 +194,7 @@ def test_the_table(data: DataConfig) -> None:
     """Fault: a preparation that drops without a word, or figures that do not add up."""
     write(Path(data.root), "train", [("a b", "c"), ("", "x"), ("a " * 99, "b"), ("d", "e f")])
     said: list[str] = []
-    prepare(replace(data, max_length=20), WORDS, 1, said.append)
+    prepare(replace(data, max_length=20), WORDS, said.append)
     table = [line for line in said if "  " in line]
     cells = {line.split("  ")[0].strip(): line.split()[-2:] for line in table}
     assert cells["pairs read"] == ["4", "2"]
@@ -211,7 +211,7 @@ def test_a_high_unknown_rate_is_warned_of(data: DataConfig) -> None:
     """Fault: validation text in another language or segmentation, noticed after days by a high perplexity."""
     write(Path(data.root), "valid", [("etwas ganz anderes", "sentence 1")])
     said: list[str] = []
-    prepare(data, WORDS, 1, said.append)
+    prepare(data, WORDS, said.append)
     assert [line for line in said if "warning" in line] == [
         "warning: 75 % of the valid source pieces are unknown; is it the same language, and segmented as text.kind"
         " expects?"
@@ -239,4 +239,4 @@ def test_a_high_unknown_rate_is_warned_of(data: DataConfig) -> None:
 def test_options_that_cannot_work_are_named(data: DataConfig, options: dict[str, object], named: str) -> None:
     """Fault: a traceback, an empty corpus or an option ignored."""
     with pytest.raises(UserError, match=named):
-        prepare(replace(data, **options), WORDS, 1, silent)  # type: ignore[arg-type]
+        prepare(replace(data, **options), WORDS, silent)  # type: ignore[arg-type]

@@ -256,10 +256,10 @@ def test_lexicon_script_and_its_outputs(
     """Fault: words that end in a CR; a file named "-", or the summary among its lines; hours of learning before the
     message that there is no such folder; an option that is ignored."""
     monkeypatch.chdir(tmp_path)
-    for name, line in (("s", "hund"), ("t", "dog")):
+    for name, line in (("s", "hund"), ("t", "dog"), ("given", "0-0")):
         (tmp_path / name).write_bytes(f"{line}\r\n".encode())
     main = script("lexicon")
-    main(LexiconConfig("s", "t", output="-"))
+    main(LexiconConfig("s", "t", "given", output="-"))
     said = capfd.readouterr()
     assert said.out == "hund\tdog\t1\n"
     assert said.err == "-: 1 words, 1 pairs\n"
@@ -267,11 +267,11 @@ def test_lexicon_script_and_its_outputs(
     for options, message in (
         ({"output": "no/l.tsv"}, "output=no/l.tsv cannot be written"),
         ({"output": "l.tsv", "alignment_output": "no/a"}, "alignment_output=no/a cannot be written"),
-        ({"output": "l.tsv", "alignment_output": "a", "alignment": "s"}, "give it or alignment=, not both"),
+        ({"output": "l.tsv", "alignment_output": "a", "alignment": "given"}, "give it or alignment=, not both"),
     ):
         with pytest.raises(UserError, match=message):
             main(LexiconConfig("s", "not there", **options))  # type: ignore[arg-type]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["s", "t"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["given", "s", "t"]
 
 
 def test_selection_in_translations(tmp_path: Path) -> None:
