@@ -19,9 +19,7 @@ from convs2s.search.batches import length_batches
 from convs2s.search.output import HEADER, output_lines
 from convs2s.search.streams import open_output, read_input
 from convs2s.search.translate import Translation, translate_lines
-from convs2s.text.tokenizer import Tokenizers
 from convs2s.text.vocabulary import EOS
-from convs2s.text.whitespace_tokenizer import WhitespaceTokenizer
 
 ROOT = Path(__file__).parents[2]
 LINES = [
@@ -102,20 +100,6 @@ def test_many_unknown_words_give_one_warning() -> None:
     assert "news.de" in warnings[0]
     translate(["ein hund läuft rot haus im x"], warn=warnings.append)  # one of eight, </s> included
     assert len(warnings) == 1
-
-
-def test_a_piece_with_a_line_end_stays_on_its_line() -> None:
-    """Fault: a spelt-out "\\n" in a translation shifts every line after it."""
-
-    class Bytes(WhitespaceTokenizer):
-        def decode(self, ids: Sequence[int]) -> str:
-            return super().decode(ids).replace(" ", "\n")
-
-    tokenizers = Tokenizers(tiny.tokenizers().source, Bytes(tiny.TARGET_WORDS))
-    config = SearchConfig(beam=1, min_length=3, max_length=5)
-    ((best,),) = translate_lines([tiny.model()], tokenizers, ["ein hund"], config)
-    assert "\n" not in best.text
-    assert best.text.count(" ") >= 2
 
 
 def test_batches_are_sorted_and_complete() -> None:
