@@ -24,7 +24,7 @@ from convs2s.evaluation.results import Report, markdown, origin, summary, write
 from convs2s.files import atomic, make_folder
 from convs2s.messages import say
 from convs2s.search.translate import Translation, Translator, Warner, blocks, translate_blocks
-from convs2s.search.workers import translate_in_workers
+from convs2s.search.workers import translate_in_workers, worker_device
 from convs2s.text.vocabulary import EOS
 from convs2s.text.whitespace_tokenizer import remove_joiners
 from convs2s.training.checkpoint import load, run_directory, train_config
@@ -61,7 +61,7 @@ def evaluate_split(
     from it as from the translations. Such text (text.kind=whitespace) also gets ``bleu_tokenized``, BLEU over its own
     words. Raises UserError for missing or unfit files and options, before anything is translated.
     """
-    device = str(resolve_device(str(device)))
+    device = worker_device(str(device)) if search.workers > 1 else str(resolve_device(str(device)))
     paths = [str(path) for path in ([checkpoint] if isinstance(checkpoint, (str, Path)) else checkpoint)]
     config = train_config(load(paths[0]))
     data = data or config.data

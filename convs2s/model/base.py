@@ -35,8 +35,11 @@ class State(Protocol):
     def reorder(self, rows: Tensor) -> None:
         """Row r continues what row ``rows[r]`` was; ``rows``: (B K,) indices."""
 
-    def keep(self, sentences: Tensor, width: int) -> None:
-        """Go on with these sentences only, (B',) indices; no source of theirs has anything from ``width`` on."""
+    def keep(self, sentences: Tensor, rows: Tensor, width: int) -> None:
+        """Go on with these sentences only, (B',) indices, each with these rows, (B' K,).
+
+        No source of theirs has anything from ``width`` on.
+        """
 
     def join(self, other: State) -> None:
         """Go on with the sentences of another state, too, which has read nothing yet; they come last."""

@@ -132,7 +132,6 @@ class DecoderState:
         self.decoder = decoder
         self.source = source  # None where no layer attends
         self.width = width  # S
-        self.beam = beam
         self.vocabulary = vocabulary  # words that are scored
         self.output = decoder.output
         self.lengths = np.zeros(rows // beam, np.int64)  # (B,) target tokens read so far
@@ -151,13 +150,11 @@ class DecoderState:
         for windows in self.windows:
             windows.reorder(target, source)
 
-    def keep(self, sentences: Tensor, width: int) -> None:
-        """Go on with these sentences only, (B',) indices; no source of theirs has anything from ``width`` on."""
+    def keep(self, sentences: Tensor, rows: Tensor, width: int) -> None:
         if self.source is not None:
             self.source = self.source.select(sentences, width)
         self.width = width
         self.lengths = self.lengths[sentences.cpu().numpy()]
-        rows = self.identity.view(-1, self.beam)[sentences].flatten()
         for windows in self.windows:
             windows.keep(rows)
         self.identity = self.identity[: len(rows)]

@@ -193,8 +193,8 @@ class RecurrentDecoder(nn.Module):
 class RecurrentState:
     """A decoding in progress."""
 
-    def __init__(self, memory: Memory, recurrent: Recurrent, beam: int, output: Product, vocabulary: int) -> None:
-        self.memory, self.recurrent, self.beam = memory, recurrent, beam
+    def __init__(self, memory: Memory, recurrent: Recurrent, output: Product, vocabulary: int) -> None:
+        self.memory, self.recurrent = memory, recurrent
         self.output, self.vocabulary = output, vocabulary
         self.lengths = np.zeros(len(memory.keys), np.int64)  # (B,)
 
@@ -205,9 +205,8 @@ class RecurrentState:
     def reorder(self, rows: Tensor) -> None:
         self.recurrent = self.recurrent.select(rows)
 
-    def keep(self, sentences: Tensor, width: int) -> None:
-        count = torch.arange(len(self.recurrent.fed), device=sentences.device).view(-1, self.beam)  # (B, K)
-        self.recurrent = self.recurrent.select(count[sentences].flatten())
+    def keep(self, sentences: Tensor, rows: Tensor, width: int) -> None:
+        self.recurrent = self.recurrent.select(rows)
         self.memory = self.memory.select(sentences, width)
         self.lengths = self.lengths[sentences.cpu().numpy()]
 
@@ -239,7 +238,7 @@ class LSTMAttention(Seq2Seq):
         if vocabulary is not None:
             output = select_output(output, vocabulary)
         words = self.target_vocabulary if vocabulary is None else len(vocabulary)
-        return RecurrentState(self.decoder.remember(encoded), self.decoder.begin(encoded, beam), beam, output, words)
+        return RecurrentState(self.decoder.remember(encoded), self.decoder.begin(encoded, beam), output, words)
 
     @torch.no_grad()
     def advance(self, tokens: Tensor, state: State) -> tuple[Tensor, list[Tensor]]:

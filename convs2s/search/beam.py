@@ -242,17 +242,18 @@ class Search:
             self.coverage = pick(self.coverage, rows) + mean  # not the rows' own: see Hypothesis.original_attention
         batch.tokens, batch.scores = self.ids(words), best
         going_on = self.going_on(batch)
-        if not going_on.all():
-            self.leave(batch, ~going_on)
-            if not going_on.any():
-                self.batch = None
-                self.trace.keep(0)
-                return
-            rows = rows[going_on]
-            self.keep(batch.select(going_on), torch.from_numpy(going_on.nonzero()[0]).to(ensemble.device))
-        if beam > 1:
-            first = np.arange(0, len(rows) * beam, beam)[:, None]  # (B, 1)
-            ensemble.reorder(torch.from_numpy((first + rows).reshape(-1)).to(ensemble.device))
+        places = going_on.nonzero()[0]  # (B',)
+        parents = torch.from_numpy((places[:, None] * beam + rows[places]).reshape(-1)).to(ensemble.device)  # (B' K,)
+        if len(places) == len(going_on):
+            if beam > 1:
+                ensemble.reorder(parents)
+            return
+        self.leave(batch, ~going_on)
+        if len(places):
+            self.keep(batch.select(going_on), torch.from_numpy(places).to(ensemble.device), parents)
+        else:
+            self.batch = None
+            self.trace.keep(0)
 
     def leave(self, batch: Batch, done: Bools) -> None:
         """Read the hypotheses of the sentences that are done, (B,)."""
@@ -266,10 +267,10 @@ class Search:
                 )
             self.results[number] = found
 
-    def keep(self, batch: Batch, kept: Tensor) -> None:
-        """Go on with these sentences only; kept: (B',) their places in what was the batch."""
+    def keep(self, batch: Batch, kept: Tensor, parents: Tensor) -> None:
+        """Go on with these sentences only; kept (B',), parents (B' K,): their places and rows in what was the batch."""
         self.batch, width = batch, int(batch.widths.max())
-        self.ensemble.keep(kept, width)
+        self.ensemble.keep(kept, parents, width)
         self.trace.keep(int(batch.ages.max()))
         self.real = self.real[kept, :width]
         self.coverage = None if self.coverage is None else self.coverage[kept, :, :width]

@@ -123,10 +123,10 @@ class Ensemble:
         mean = means[0] if len(means) == 1 else torch.stack(means).mean(0)
         return mean.to(widened(mean.dtype))
 
-    def keep(self, sentences: Tensor, width: int) -> None:
-        """Go on with these sentences only, (B',) indices; no source of theirs has anything from ``width`` on."""
+    def keep(self, sentences: Tensor, rows: Tensor, width: int) -> None:
+        """Go on with these sentences only, (B',) indices, and rows, (B' K,); sources then end before ``width``."""
         for state in self.states:
-            state.keep(sentences, width)
+            state.keep(sentences, rows, width)
         if self.mask is not None:
             self.mask = self.mask[sentences]
 

@@ -120,10 +120,12 @@ def test_step_is_the_full_forward(options: dict[str, Any], folded: bool) -> None
             [[*rows[parent], draw.choice([0, *range(3, 11)])] for parent in chosen]
             for rows, chosen in zip(histories, parents, strict=True)
         ]
-        state.reorder(torch.tensor([b * beam + parent for b, chosen in enumerate(parents) for parent in chosen]))
-        if step == 2:
+        rows = torch.tensor([[b * beam + parent for parent in chosen] for b, chosen in enumerate(parents)])  # (B, K)
+        if step != 2:
+            state.reorder(rows.flatten())
+        else:
             kept = torch.tensor([0, 2])
-            state.keep(kept, state.width)
+            state.keep(kept, rows[kept].flatten(), state.width)
             source, histories = source[kept], [histories[0], histories[2]]
 
 

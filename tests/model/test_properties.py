@@ -132,11 +132,13 @@ def check_steps(model: ConvS2S, source: Tensor, beam: int, steps: int, seed: int
         histories = [
             [histories[b][parent] + [generator.choice(words)] for parent in parents[b]] for b in range(len(sentences))
         ]
-        state.reorder(torch.tensor([b * beam + parent for b, row in enumerate(parents) for parent in row]))
-        if step == steps // 2 and len(sentences) > 1:
+        rows = torch.tensor([[b * beam + parent for parent in row] for b, row in enumerate(parents)])  # (B, K)
+        if step != steps // 2 or len(sentences) == 1:
+            state.reorder(rows.flatten())
+        else:
             gone = generator.randrange(len(sentences))
             kept = [b for b in range(len(sentences)) if b != gone]
-            state.keep(torch.tensor(kept), state.width)
+            state.keep(torch.tensor(kept), rows[kept].flatten(), state.width)
             sentences, histories = [sentences[b] for b in kept], [histories[b] for b in kept]
 
 
