@@ -145,7 +145,7 @@ def one_line_failures(schema: type[Any]) -> Iterator[None]:
         sys.exit(141)
     except OSError as error:  # a full disk above all
         drop_output()
-        fail(f"{error.filename or 'input or output'}: {error.strerror or error}")
+        fail(f"{error.filename or 'standard input or output'}: {error.strerror or error}")
 
 
 def drop_output() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from multiprocessing import get_context, parent_process
+from multiprocessing import active_children, get_context, parent_process
 from typing import Any
 
 from convs2s.errors import UserError
@@ -21,8 +21,8 @@ def worker_processes(
 ) -> Iterator[Callable[..., Future[Any]]]:
     """A function that hands work to ``count`` processes, each of which has called ``begin(*arguments)`` first.
 
-    They are spawned: a fork would copy locks that other threads hold. Leaving the block ends them, and so does the end
-    of this process, however it ends.
+    They are spawned: a fork would copy locks that other threads hold. Leaving the block ends them, at once where an
+    error, Ctrl-C or a signal is the reason, and so does the end of this process, however it ends.
     Raises UserError with ``remedy`` where one of them died (waiting for its result raises BrokenProcessPool).
     """
     pool = ProcessPoolExecutor(count, get_context("spawn"), _begin, (begin, arguments))
@@ -41,6 +41,10 @@ def worker_processes(
         raise UserError(
             f"a worker process ended before its work was done, perhaps for lack of memory: {remedy}"
         ) from None
+    except BaseException:  # what they are doing is of no use any more
+        for process in active_children():
+            process.terminate()
+        raise
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 

@@ -66,6 +66,8 @@ IMPOSSIBLE: dict[str, tuple[dict[str, Any], str]] = {
     "infinite rate": ({"optimizer__lr": float("inf")}, "optimizer.lr=inf must be a finite number"),
     "momentum": ({"optimizer__momentum": 1.0}, "optimizer.momentum=1.0 must be below 1"),
     "shrink": ({"optimizer__shrink": 1.0}, "optimizer.shrink=1.0 must be above 1"),
+    "no folder": ({"data__root": ""}, "data.root is empty: give a value"),
+    "one side": ({"data__target": "a"}, "data.source and data.target are both a: a corpus has two sides"),
     "annealing": (
         {"optimizer__anneal_after": 3, "optimizer__annealing": Annealing.none},
         "optimizer.anneal_after needs optimizer.annealing=fast or slow",
@@ -172,7 +174,7 @@ def test_a_disk_that_fails_anywhere_is_one_line(name: str | None, capsys: pytest
     with pytest.raises(SystemExit) as end, one_line_failures(TrainConfig):
         raise OSError(errno.ENOSPC, "No space left on device", name)
     assert end.value.code == 1
-    assert capsys.readouterr().err == f"error: {name or 'input or output'}: No space left on device\n"
+    assert capsys.readouterr().err == f"error: {name or 'standard input or output'}: No space left on device\n"
 
 
 def test_ctrl_c_while_packages_load_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:

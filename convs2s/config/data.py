@@ -120,6 +120,11 @@ class DataConfig:
 
     def check(self) -> None:
         """Raise UserError for a value that cannot work, naming the option."""
+        for name in ("name", "source", "target", "root", "prepared_dir"):
+            if not getattr(self, name):
+                raise UserError(f"data.{name} is empty: give a value, or leave it out")
+        if self.source == self.target:
+            raise UserError(f"data.source and data.target are both {self.source}: a corpus has two sides")
         languages = (self.source, self.target)
         written = {f"{split}.{language}" for split in ("train", "valid", "test") for language in languages}
         if self.generate and not {*self.train, *self.valid} <= written:

@@ -202,7 +202,7 @@ class ConvertConfig:
         "what to write: checkpoint, one of ours; safetensors, weights, options and tokenisers; huggingface, the same "
         "with a model card from the run's records; onnx, encoder and decoder step",
     )
-    model_: str = option(MISSING, "the file to convert")
+    model_: str = option(MISSING, "the file to convert; from=safetensors: the folder")
     source_dict: str | None = option(None, "the release's source dictionary (dict.xx.th7, dict.xx.txt)")
     target_dict: str | None = option(None, "the release's target dictionary")
     codes: str | None = option(
