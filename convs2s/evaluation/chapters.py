@@ -140,11 +140,11 @@ def contrast_section(found: Sequence[Contrast]) -> Section:
     """ConvS2S beside the LSTM."""
     words = (
         "Multi30k German-English in BPE pieces, trained alike: text, batches, epochs, optimiser. Perplexity is that of "
-        "validation; BLEU and sentences a second are of test 2016 at beam 5, with the threads named. How fast both "
+        "validation; BLEU and sentences a second are of test 2016 at beam 5. How fast both "
         "train: Speed, contrast."
     )
     headings = ["system", "parameters", "perplexity", "BLEU", "BLEU of"]
-    headings += ["sentences/s in translation", "threads", "epochs", "seeds", "command"]
+    headings += ["sentences/s in translation", "on", "epochs", "seeds", "command"]
     rows = []
     for one in found:
         figures = one.figures
@@ -160,7 +160,7 @@ def contrast_section(found: Sequence[Contrast]) -> Section:
                 "not scored" if bleu is None else mean(bleu),
                 "" if bleu is None else METRICS[bleu.first.metric].label.removeprefix("BLEU").lstrip(", "),
                 mean(figures[TRANSLATION], 1) if TRANSLATION in figures else "not scored",
-                str(first.first.run.threads or ""),
+                figures[TRANSLATION].facts.get("device", "") if TRANSLATION in figures else "",
                 first.facts["epochs"],
                 ", ".join(first.seeds),
                 Code(first.first.run.command),

@@ -32,7 +32,6 @@ class RunRecord:
     command: str  # that trained it, or "" where that was not written down
     pictures: list[Path]  # under attention/
     parameters: int | None = None  # of the model, where that was written down
-    threads: int | None = None  # of PyTorch
     tokens_per_second: float | None = None  # target tokens in training, over all epochs, validation not counted
 
     def perplexities(self) -> dict[int, float]:
@@ -85,7 +84,6 @@ def read_run(directory: Path) -> RunRecord:
         Places(directory, config).command(str(environment.get("command", ""))),
         sorted(path for path in (directory / "attention").glob("line*") if path.suffix in PICTURES),
         environment.get("parameters"),
-        environment.get("threads"),
         read_speed(directory / "speed.json"),
     )
 

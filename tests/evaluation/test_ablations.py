@@ -232,7 +232,7 @@ def test_the_recurrent_contrast(tmp_path: Path) -> None:
     assert columns["perplexity"] == ("7.00", "9.00")
     assert columns["BLEU"] == ("38.00", "35.00")
     assert columns["sentences/s in translation"] == ("80.0", "40.0")
-    assert columns["threads"] == ("2", "2")
+    assert columns["on"] == ("CPU (2 threads)", "CPU (2 threads)")
     assert columns["command"][1].startswith("python scripts/train.py experiment=multi30k_lstm_attention ")
     assert not comparison.others  # it has a place of its own
 
