@@ -131,7 +131,6 @@ class Seq2Seq(nn.Module, ABC):
             weight, bias = weight[vocabulary], bias[vocabulary]
         return LinearCrossEntropy.apply(hidden, weight, bias, target.flatten(), PAD)  # type: ignore[no-any-return,no-untyped-call]
 
-    @torch.no_grad()
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, Tensor]:
         """The last token of each hypothesis, (B, K) -> log-probabilities of the next (B, K, V), attention (B, K, S).
 
@@ -144,6 +143,7 @@ class Seq2Seq(nn.Module, ABC):
             return log_probs, logits.new_zeros(*tokens.shape, state.width)
         return log_probs, attention[0] if len(attention) == 1 else torch.stack(attention).mean(0)
 
+    @torch.no_grad()
     def raw_step(self, tokens: Tensor, state: State) -> tuple[Tensor, list[Tensor]]:
         """As ``step``, for searches: logits (B K, V), filled with -inf up to a multiple of GROUP, and the attention
         (B, K, S) of each layer."""

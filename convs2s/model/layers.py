@@ -81,7 +81,6 @@ class WeightNorm(nn.Module):
         self.gradient_scale = 1.0
         self.effective: Tensor | None = None  # the weight, while it is shared by ``normalised_once``
         self.folded: Product | None = None  # with the effective weight, kept for inference by Seq2Seq.fold
-        self.register_load_state_dict_pre_hook(lambda module, *_: module.train(module.training))  # type: ignore[no-untyped-call]
 
     def weight(self) -> Tensor:
         """The effective weight, (out, fan_in)."""

@@ -240,7 +240,6 @@ class LSTMAttention(Seq2Seq):
         words = self.target_vocabulary if vocabulary is None else len(vocabulary)
         return RecurrentState(self.decoder.remember(encoded), self.decoder.begin(encoded, beam), output, words)
 
-    @torch.no_grad()
     def advance(self, tokens: Tensor, state: State) -> tuple[Tensor, list[Tensor]]:
         assert isinstance(state, RecurrentState)
         state.lengths += 1
