@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -61,9 +62,9 @@ def assemble(
 
 
 def language(dictionary: str | None, side: str) -> str:
-    """de for dict.de.th7; the side's name where the file does not tell."""
-    parts = Path(dictionary or "").name.split(".")
-    return parts[1] if len(parts) > 2 and parts[0].startswith("dict") and parts[1].isalpha() else side
+    """de for dict.de.th7 or mine.dict.de.bpe.txt; the side's name where the file does not tell."""
+    found = re.search(r"(?:^|\.)dict\.([A-Za-z]+)\.", Path(dictionary or "").name)
+    return found[1] if found else side
 
 
 def check_fit(name: str, model: ModelConfig, state: dict[str, Tensor], sizes: tuple[int, int]) -> None:
