@@ -9,7 +9,7 @@ from convs2s.evaluation import chapters
 from convs2s.evaluation.chapters import ablation_sections, contrast_section, speed_sections
 from convs2s.evaluation.compare import ELSEWHERE, NOT_RUN, Comparison, Line
 from convs2s.evaluation.curves import CurveResult
-from convs2s.evaluation.measures import Group
+from convs2s.evaluation.measures import Group, score
 from convs2s.evaluation.paper import METRICS
 from convs2s.evaluation.plots import Plot, capital
 from convs2s.evaluation.run_record import RunRecord
@@ -141,10 +141,11 @@ def runs_section(runs: Sequence[RunRecord]) -> Section:
             for metric, entry in report.items()
             if isinstance(entry, dict) and "signature" in entry
         }
-        rows.append(
-            [run.name, str(run.config.seed), str(len(run.epochs)), "; ".join(sorted(signatures)), Code(run.command)]
-        )
-    return Section("Runs", 2, [], ["run", "seed", "epochs", "signatures", "command"], rows)
+        bleu = {name: score(report.get("bleu")) for name, report in run.reports.items()}
+        scores = [f"{name}: {number(value)}" for name, value in bleu.items() if value is not None]
+        start = [run.name, str(run.config.seed), str(len(run.epochs)), "; ".join(scores)]
+        rows.append([*start, "; ".join(sorted(signatures)), Code(run.command)])
+    return Section("Runs", 2, [], ["run", "seed", "epochs", METRICS["bleu"].label, "signatures", "command"], rows)
 
 
 def in_short(comparison: Comparison) -> str:
