@@ -4,6 +4,7 @@
 the configuration against its schema, and turns every expected failure into one line and exit status 1.
 """
 
+# ruff: noqa: E402
 from __future__ import annotations
 
 import contextlib
@@ -21,6 +22,15 @@ from enum import Enum
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn, TypeVar, cast
+
+
+def quiet_interrupt(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Ctrl-C ends a program without a stack trace also where ``run`` has not begun: packages take seconds to load."""
+    if not issubclass(kind, KeyboardInterrupt):
+        sys.__excepthook__(kind, error, trace)
+
+
+sys.excepthook = quiet_interrupt  # before anything that takes long
 
 import hydra
 from hydra.core.config_store import ConfigStore
@@ -76,15 +86,6 @@ FORMS = {
     "Cannot merge ListConfig with DictConfig": "a list is wanted, written [A, B]",
 }
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
-
-
-def quiet_interrupt(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Ctrl-C ends a program without a stack trace also where ``run`` has not begun: packages take seconds to load."""
-    if not issubclass(kind, KeyboardInterrupt):
-        sys.__excepthook__(kind, error, trace)
-
-
-sys.excepthook = quiet_interrupt
 
 
 def run(main: Callable[[C], None], schema: type[C], config_name: str) -> None:

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from convs2s.config import DataConfig, LengthUnit
+from convs2s.data.choice import Choice, Pair, numbered
 from convs2s.data.clean import Cleaner
 from convs2s.data.corpus import CorpusWriter
 from convs2s.data.lines import read_all_pairs
 from convs2s.data.parallel import ordered
-from convs2s.data.select import Pair, Selection, numbered
 from convs2s.data.sources import Sides
 from convs2s.errors import UserError
 from convs2s.text.tokenizer import Tokenizers
@@ -48,8 +48,8 @@ def encode_texts(folder: Path, split: str, texts: Sides, tokenizers: Tokenizers)
     return _summary(writer, read, cleaner.dropped, f"{texts[0]} and {texts[1]}")
 
 
-def encode_selection(
-    folder: Path, data: DataConfig, selection: Selection, tokenizers: Tokenizers, spaced: bool, workers: int
+def encode_choice(
+    folder: Path, data: DataConfig, choice: Choice, tokenizers: Tokenizers, spaced: bool, workers: int
 ) -> dict[str, dict[str, Any]]:
     """Write the training split, and the validation split where it is held out; returns their parts of the manifest.
 
@@ -62,11 +62,9 @@ def encode_selection(
     train, valid = _writer(folder, "train", tokenizers), None
     held = 0  # held-out pairs so far: the lines of their own files
     with train:
-        if selection.held.any():
+        if choice.held.any():
             valid = _writer(folder, "valid", tokenizers)
-        for (numbers, is_held), (source, target) in ordered(
-            Encode(tokenizers, spaced), _wanted_pairs(selection), workers
-        ):
+        for (numbers, is_held), (source, target) in ordered(Encode(tokenizers, spaced), _wanted_pairs(choice), workers):
             for writer, cleaner, mine in ((train, cleaners[0], ~is_held), (valid, cleaners[1], is_held)):
                 if writer is None or not mine.any():
                     continue
@@ -76,12 +74,12 @@ def encode_selection(
                     writer.add(source, target, held + np.cumsum(mine), index)
                     held += int(mine.sum())
                 else:
-                    writer.add(source, target, numbers + 1, np.repeat(index, selection.copies[numbers[index]]))
+                    writer.add(source, target, numbers + 1, np.repeat(index, choice.copies[numbers[index]]))
         if valid is not None:
             valid.close()
-    names = f"{selection.raw[0]} and {selection.raw[1]}"
-    dropped = {name: selection.dropped.get(name, 0) + cleaners[0].dropped.get(name, 0) for name in _RULES}
-    found = {"train": _summary(train, len(selection.copies), {**dropped, "held out": int(selection.held.sum())}, names)}
+    names = f"{choice.raw[0]} and {choice.raw[1]}"
+    dropped = {name: choice.dropped.get(name, 0) + cleaners[0].dropped.get(name, 0) for name in _RULES}
+    found = {"train": _summary(train, len(choice.copies), {**dropped, "held out": int(choice.held.sum())}, names)}
     if valid is not None:
         found["valid"] = _summary(valid, held, cleaners[1].dropped, f"what was held out of {names}")
     return found
@@ -90,13 +88,13 @@ def encode_selection(
 _RULES = ("undecodable", "duplicate", "empty", "short", "long", "ratio", "not drawn")
 
 
-def _wanted_pairs(selection: Selection) -> Iterator[tuple[tuple[NDArray[np.int64], NDArray[np.bool_]], list[Pair]]]:
+def _wanted_pairs(choice: Choice) -> Iterator[tuple[tuple[NDArray[np.int64], NDArray[np.bool_]], list[Pair]]]:
     """((their numbers, which are held out), pairs), chunk by chunk."""
-    for first, chunk in selection.chunks():
+    for first, chunk in choice.chunks():
         here = slice(first, first + len(chunk))
-        index = np.flatnonzero((selection.copies[here] > 0) | selection.held[here])
+        index = np.flatnonzero((choice.copies[here] > 0) | choice.held[here])
         if len(index):
-            yield (first + index, selection.held[here][index]), [chunk[i] for i in index.tolist()]
+            yield (first + index, choice.held[here][index]), [chunk[i] for i in index.tolist()]
 
 
 def _writer(folder: Path, split: str, tokenizers: Tokenizers) -> CorpusWriter:

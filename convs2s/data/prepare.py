@@ -21,14 +21,14 @@ import torch
 
 from convs2s.config import DataConfig, TextConfig, TokenizerKind
 from convs2s.data import space
+from convs2s.data.choice import Choice, choose, numbered
 from convs2s.data.corpus import FILES, Corpus, over_long_line
 from convs2s.data.download import fetch, record
-from convs2s.data.encode import encode_selection, encode_texts
+from convs2s.data.encode import encode_choice, encode_texts
 from convs2s.data.lines import Part, Side, read_all_pairs, read_pairs
 from convs2s.data.manifest import digests, drawn, inputs, wanted_manifest, whole
 from convs2s.data.parallel import cores
 from convs2s.data.report import table, warnings
-from convs2s.data.select import Selection, numbered, select
 from convs2s.data.sources import (
     Sides,
     file_names,
@@ -200,27 +200,27 @@ def _build(
     with replacing(folder) as new:
         if "valid" in names:
             for _ in read_pairs(*sides(data, names["valid"])):
-                pass  # finds every fault of the files before minutes of learning, as select does for training text
+                pass  # finds every fault of the files before minutes of learning, as choose does for training text
         cutting = segmenters(text, (data.source, data.target))
         log(f"reading the training text{' and cutting it into words' if cutting else ''}")
-        selection = select(data, texts, cutting, new, workers)
-        tokenizers = given or _learn(data, text, selection, log)
+        choice = choose(data, texts, cutting, new, workers)
+        tokenizers = given or _learn(data, text, choice, log)
         (new / _TOKENIZERS).write_bytes(_saved(tokenizers))
-        splits = encode_selection(new, data, selection, tokenizers, cutting is not None, workers)
+        splits = encode_choice(new, data, choice, tokenizers, cutting is not None, workers)
         if "valid" in names:
             splits["valid"] = encode_texts(new, "valid", sides(data, names["valid"]), tokenizers)
         elif "valid" not in splits:
             raise UserError(
-                f"no pair was held out of {len(selection.held):,} for validation by"
+                f"no pair was held out of {len(choice.held):,} for validation by"
                 f" data.valid_fraction={data.valid_fraction:g}, data.valid_every={data.valid_every}"
             )
         else:
-            _write_held_out(new, selection, texts)
+            _write_held_out(new, choice, texts)
         for words in new.glob("*.words"):
             words.unlink()
         manifest = {
             **wanted,
-            "seed": data.seed if sampled(text, int((selection.copies > 0).sum())) or drawn(data) else None,
+            "seed": data.seed if sampled(text, int((choice.copies > 0).sum())) or drawn(data) else None,
             "name": data.name,
             "languages": [data.source, data.target],
             "vocabulary": [len(tokenizers.source.symbols), len(tokenizers.target.symbols)],
@@ -246,13 +246,13 @@ def _digest(tokenizers: Tokenizers) -> str:
     return hashlib.sha256(_saved(tokenizers)).hexdigest()
 
 
-def _learn(data: DataConfig, text: TextConfig, selection: Selection, log: Log) -> Tokenizers:
-    count = int((selection.copies > 0).sum())
+def _learn(data: DataConfig, text: TextConfig, choice: Choice, log: Log) -> Tokenizers:
+    count = int((choice.copies > 0).sum())
     log(f"learning the {text.kind.value} vocabulary from {count:,} pairs")
     return train_tokenizers(
         text,
-        selection.chosen(0),
-        selection.chosen(1),
+        choice.chosen(0),
+        choice.chosen(1),
         data.seed,
         count=count,
         languages=(data.source, data.target),
@@ -261,10 +261,10 @@ def _learn(data: DataConfig, text: TextConfig, selection: Selection, log: Log) -
     )
 
 
-def _write_held_out(new: Path, selection: Selection, texts: Sequence[tuple[Sides, float]]) -> None:
+def _write_held_out(new: Path, choice: Choice, texts: Sequence[tuple[Sides, float]]) -> None:
     """The raw text of the held-out pairs, which are all of data.train."""
     with (new / _HELD_OUT[0]).open("wb") as source, (new / _HELD_OUT[1]).open("wb") as target:
-        for held, pair in zip(selection.held, read_all_pairs(*texts[0][0], skip=True), strict=False):
+        for held, pair in zip(choice.held, read_all_pairs(*texts[0][0], skip=True), strict=False):
             if held:
                 source.write(f"{pair[0]}\n".encode())
                 target.write(f"{pair[1]}\n".encode())

@@ -51,7 +51,7 @@ def evaluate_split(
     checkpoint: a file, or several that vote. split: "valid" or one of ``data.test``; raw files are fetched where they
     are missing. metrics: what to score by, by default ``data.metrics``.
     data: the corpus, by default that of the (first) checkpoint's training; root: folder of its raw files, where it has
-    moved. files: own source and references, plain or .gz, instead of the split's.
+    moved. files: own source and references, plain or compressed, instead of the split's.
     language: the target's, where it is not ``data.target``.
     output: folder, by default the checkpoint's run directory. OUTPUT/translations/NAME.txt holds a translation a line.
     NAME is the split's (or the source file's) name, followed by the checkpoint's name unless that is "best" and by the

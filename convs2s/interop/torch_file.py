@@ -171,6 +171,8 @@ class _Bytes(io.RawIOBase):
 
 def describe(error: Exception) -> str:
     """An error in one line."""
+    if isinstance(error, LookupError):  # whose text is a bare key
+        return "it refers to what is not there"
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 from convs2s.data.lines import read_lines
 from convs2s.errors import UserError
@@ -57,8 +58,15 @@ def lexicon_lines(lexicon: Lexicon) -> Iterator[str]:
         yield from (f"{source}\t{target}\t{count}" for target, count in companions)
 
 
-def read_lexicon(path: str) -> Lexicon:
-    """The lexicon of a file. Raises UserError that names the line that does not fit."""
+def check_lexicon(option: str, path: str) -> None:
+    """Refuse a lexicon that is not there."""
+    if not Path(path).is_file():
+        raise UserError(f"{option}={path}: there is no such file; scripts/lexicon.py writes one")
+
+
+def read_lexicon(path: str, option: str = "lexicon") -> Lexicon:
+    """The lexicon of the file that an option names. Raises UserError where it is missing or a line does not fit."""
+    check_lexicon(option, path)
     lexicon: Lexicon = {}
     for number, line in enumerate(read_lines(path), start=1):
         fields = line.split("\t")

@@ -79,7 +79,8 @@ def read_aligned(config: SelectionConfig, tokenizers: Tokenizers) -> Aligned | N
     """The lexicon by ids; None where no vocabulary is selected. Raises UserError for a file that is no lexicon."""
     if config.lexicon is None:
         return None
-    return as_ids(read_lexicon(config.lexicon), tokenizers.source.symbols, tokenizers.target.symbols)
+    lexicon = read_lexicon(config.lexicon, "search.selection.lexicon")  # training checks its own before it begins
+    return as_ids(lexicon, tokenizers.source.symbols, tokenizers.target.symbols)
 
 
 def batch_selector(config: SelectionConfig, tokenizers: Tokenizers) -> BatchSelector | None:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from convs2s.data.lines import BOM, decoded, read_lines
+from convs2s.errors import UserError
 from convs2s.files import atomic, check_place
 from convs2s.search.translate import blocks
 
@@ -21,7 +22,14 @@ def read_input(path: str) -> Iterator[str]:
 
     Raises UserError for what cannot be read or is not UTF-8, with line and byte.
     """
-    return read_stdin() if path == "-" else read_lines(path)
+    return read_stdin() if path == "-" else read_lines(named(path))
+
+
+def named(path: str) -> str:
+    """The path, or a UserError for an empty one: a variable of the shell that was not set."""
+    if not path:
+        raise UserError("input= is empty: give a file, or - for standard input")
+    return path
 
 
 def read_stdin() -> Iterator[str]:
@@ -32,7 +40,7 @@ def read_stdin() -> Iterator[str]:
 
 def read_blocks(path: str, chunk: int) -> Iterator[list[str]]:
     """The same lines, at most ``chunk`` together. Of standard input, what is there: nobody waits for a full chunk."""
-    return stdin_blocks(chunk) if path == "-" else blocks(read_lines(path), chunk)
+    return stdin_blocks(chunk) if path == "-" else blocks(read_lines(named(path)), chunk)
 
 
 def stdin_blocks(chunk: int) -> Iterator[list[str]]:

@@ -13,7 +13,7 @@ from convs2s.data.corpus import over_long
 from convs2s.messages import Log, say
 from convs2s.model import Seq2Seq
 from convs2s.search.beam import search_sentences
-from convs2s.search.lexicon import read_lexicon
+from convs2s.search.lexicon import Lexicon, read_lexicon
 from convs2s.search.pieces import Joints
 from convs2s.search.selection import read_aligned, select_batch
 from convs2s.search.splitting import split_line
@@ -68,7 +68,9 @@ class Translator:
         self.limit = min(model.max_source_length for model in models)
         self.joints = Joints(tokenizers.source), Joints(tokenizers.target)
         unknown = config.unknown
-        self.lexicon = read_lexicon(unknown.lexicon) if unknown.replace and unknown.lexicon is not None else {}
+        self.lexicon: Lexicon = {}
+        if unknown.replace and unknown.lexicon is not None:
+            self.lexicon = read_lexicon(unknown.lexicon, "search.unknown.lexicon")
         self.aligned = read_aligned(config.selection, tokenizers)
 
     def translate(self, lines: Sequence[str], first: int = 1) -> Block:

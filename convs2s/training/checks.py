@@ -10,6 +10,7 @@ from convs2s.data.corpus import check_lengths
 from convs2s.data.prepare import Prepared, check_tests, split_paths
 from convs2s.errors import UserError
 from convs2s.messages import Log
+from convs2s.search.lexicon import check_lexicon
 
 
 def check_lexicons(config: TrainConfig) -> None:
@@ -20,8 +21,8 @@ def check_lexicons(config: TrainConfig) -> None:
         "search.unknown.lexicon": config.search.unknown.lexicon,
     }
     for name, path in lexicons.items():
-        if path is not None and not Path(path).is_file():
-            raise UserError(f"{name}={path}: there is no such file; scripts/lexicon.py writes one")
+        if path is not None:
+            check_lexicon(name, path)
 
 
 def as_started(config: TrainConfig, before: TrainConfig) -> TrainConfig:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-import convs2s.data.select as selecting
+import convs2s.data.choice as choosing
 from convs2s.config import DataConfig, TextConfig, TokenizerKind
 from convs2s.data.parallel import ahead, ordered
 from convs2s.data.prepare import prepare
@@ -74,7 +74,7 @@ def test_the_same_corpus_with_any_number_of_processes(
     """Fault: chunks written in another order, line numbers or counts of one worker only."""
     if kind == "moses_bpe":
         pytest.importorskip("sacremoses")
-    monkeypatch.setattr(selecting, "CHUNK", 7)
+    monkeypatch.setattr(choosing, "CHUNK", 7)
     for name, count in (("train", 60), ("valid", 4)):
         for language in ("de", "en"):
             lines = (f"{language} satz {i}.\n" if i % 9 else "\n" for i in range(count))

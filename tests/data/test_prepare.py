@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
+import convs2s.data.choice as choosing
 import convs2s.data.prepare as module
-import convs2s.data.select as selecting
 from convs2s.config import DataConfig, TextConfig, TokenizerKind
 from convs2s.data import space
 from convs2s.data.lines import read_lines
@@ -97,7 +97,7 @@ def test_everything_is_the_same_in_any_chunks(data: DataConfig, monkeypatch: pyt
     """Would catch pairs lost, line numbers restarting or counts off at the border of a chunk."""
     prepare(data, WORDS, Log())
     whole = files(data)
-    monkeypatch.setattr(selecting, "CHUNK", 2)
+    monkeypatch.setattr(choosing, "CHUNK", 2)
     prepare(replace(data, prepared_dir=f"{data.prepared_dir}2"), WORDS, Log())
     assert files(replace(data, prepared_dir=f"{data.prepared_dir}2")) == whole
 
@@ -234,7 +234,7 @@ def test_an_interrupted_preparation_leaves_the_old_corpus_intact(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(module, "encode_selection", interrupted)
+        patch.setattr(module, "encode_choice", interrupted)
         with pytest.raises(KeyboardInterrupt):
             prepare(data, PIECES, Log())
     assert files(data) == before

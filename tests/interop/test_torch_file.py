@@ -205,6 +205,14 @@ def test_sizes_that_lie_are_refused(tmp_path: Path) -> None:
             TorchFile(path).tensor(TorchFile(path).content)
 
 
+def test_text_is_no_model(tmp_path: Path) -> None:
+    """Fault: a text file given for a model ends in the number of the pickle instruction that its first letter is."""
+    path = tmp_path / "notes.txt"
+    path.write_text("hello\n")
+    with pytest.raises(UserError, match=r"torch.save wrote, or damaged .it refers to what is not there"):
+        TorchFile(path)
+
+
 def test_compressed_archives_are_refused(tmp_path: Path) -> None:
     """Fault: an archive of a few kilobytes unpacks to fill the memory."""
     torch.save({"x": torch.zeros(100_000)}, tmp_path / "file.pt")

@@ -212,6 +212,18 @@ def test_alignments_that_do_not_fit(text: str, message: str, tmp_path: Path) -> 
         count_links([(["a"], ["b"]), (["c"], ["d"])], read_links(str(path)), str(path))
 
 
+def test_a_missing_lexicon_is_named_by_its_option(tmp_path: Path) -> None:
+    """Fault: the message names a file and leaves open which of two options asked for it."""
+    missing = str(tmp_path / "none")
+    both = {
+        "search.unknown.lexicon": SearchConfig(unknown=UnknownWordsConfig(replace=True, lexicon=missing)),
+        "search.selection.lexicon": SearchConfig(selection=SelectionConfig(lexicon=missing)),
+    }
+    for option, config in both.items():
+        with pytest.raises(UserError, match=f"{option}={missing}: there is no such file; scripts/lexicon"):
+            Translator([tiny.model()], tiny.tokenizers(), config)
+
+
 def test_bad_lexicon_is_located(tmp_path: Path) -> None:
     """Fault: any tab-separated file passes for a lexicon."""
     path = tmp_path / "l.tsv"

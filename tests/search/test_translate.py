@@ -17,7 +17,7 @@ from convs2s.config import DataConfig, SearchConfig, SourcePadding, Stop
 from convs2s.errors import UserError
 from convs2s.search.batches import length_batches
 from convs2s.search.output import HEADER, output_lines
-from convs2s.search.streams import open_output, read_input
+from convs2s.search.streams import open_output, read_blocks, read_input
 from convs2s.search.translate import Translation, translate_lines
 from convs2s.text.vocabulary import EOS
 
@@ -189,6 +189,13 @@ def test_only_line_feeds_end_a_line_of_standard_input(monkeypatch: pytest.Monkey
     text = "a\u2028b\nc\x85d\r\n\x0c\x00e\n\nf"
     monkeypatch.setattr(sys, "stdin", Stdin(text.encode()))
     assert list(read_input("-")) == text.split("\n")
+
+
+def test_an_empty_name_is_no_file() -> None:
+    """Fault: input=$UNSET reads the folder that the command runs in, and says that "." cannot be read."""
+    for read in (read_input, lambda path: read_blocks(path, 1)):
+        with pytest.raises(UserError, match="input= is empty: give a file, or - for standard input"):
+            read("")
 
 
 def test_bad_bytes_on_standard_input_are_located(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ Pair = tuple[str | None, str | None]
 
 
 @dataclass
-class Selection:
+class Choice:
     """What becomes of the N training pairs, in their order over all files."""
 
     raw: Sides
@@ -49,13 +49,13 @@ class Selection:
         return numbered(read_all_pairs(*self.texts, skip=True))
 
 
-def select(
+def choose(
     data: DataConfig,
     texts: Sequence[tuple[Sides, float]],
     segmenters: tuple[Moses, Moses] | None,
     folder: Path,
     workers: int,
-) -> Selection:
+) -> Choice:
     """Read all training text once and decide. ``texts``: data.train, then each of data.extra, with weights.
 
     ``segmenters``: moses_bpe's; the words of every pair are then written to ``folder``.
@@ -88,7 +88,7 @@ def select(
                 alive.append(keep)
                 hashes.append(scan.hashes)
                 counts[-1] += len(keep)
-    selection = Selection(
+    choice = Choice(
         raw=(source, target),
         texts=own if segmenters else (source, target),
         copies=np.concatenate(alive).astype(np.uint8),
@@ -97,15 +97,15 @@ def select(
     )
     del alive
     if hashing:
-        _decide_by_hash(data, selection, np.concatenate(hashes), counts[0])
+        _decide_by_hash(data, choice, np.concatenate(hashes), counts[0])
     if data.valid_every is not None:
-        kept = np.flatnonzero(selection.copies[: counts[0]])
-        _hold(selection, kept[data.valid_every - 1 :: data.valid_every])
-    _draw(data, selection, counts, [weight for _, weight in texts])
-    if not selection.copies.any():
-        left = ", ".join(f"{name} {count:,}" for name, count in selection.dropped.items() if count)
+        kept = np.flatnonzero(choice.copies[: counts[0]])
+        _hold(choice, kept[data.valid_every - 1 :: data.valid_every])
+    _draw(data, choice, counts, [weight for _, weight in texts])
+    if not choice.copies.any():
+        left = ", ".join(f"{name} {count:,}" for name, count in choice.dropped.items() if count)
         raise UserError(f"{source} and {target}: none of {sum(counts):,} pairs is left ({left})")
-    return selection
+    return choice
 
 
 def _read(sides: Sides, skip: bool) -> Iterator[Pair]:
@@ -126,45 +126,45 @@ def numbered(pairs: Iterator[Pair]) -> Iterator[tuple[int, list[Pair]]]:
         first += len(chunk)
 
 
-def _hold(selection: Selection, pairs: NDArray[np.int64]) -> None:
-    selection.held[pairs] = True
-    selection.copies[pairs] = 0
+def _hold(choice: Choice, pairs: NDArray[np.int64]) -> None:
+    choice.held[pairs] = True
+    choice.copies[pairs] = 0
 
 
-def _decide_by_hash(data: DataConfig, selection: Selection, hashes: NDArray[np.uint64], own: int) -> None:
+def _decide_by_hash(data: DataConfig, choice: Choice, hashes: NDArray[np.uint64], own: int) -> None:
     """Drop what occurred before; hold out a share of data.train's ``own`` pairs. Equal pairs share their fate."""
-    alive = np.flatnonzero(selection.copies)
+    alive = np.flatnonzero(choice.copies)
     if data.drop_duplicates:
         order = alive[np.argsort(hashes[alive], kind="stable")]
         again = order[1:][hashes[order[1:]] == hashes[order[:-1]]]
-        selection.copies[again] = 0
-        selection.dropped["duplicate"] = len(again)
-        alive = np.flatnonzero(selection.copies)
+        choice.copies[again] = 0
+        choice.dropped["duplicate"] = len(again)
+        alive = np.flatnonzero(choice.copies)
     if data.valid_fraction > 0:
         alive = alive[alive < own]
-        _hold(selection, alive[hashes[alive] < np.uint64(data.valid_fraction * 2**64)])
+        _hold(choice, alive[hashes[alive] < np.uint64(data.valid_fraction * 2**64)])
 
 
-def _draw(data: DataConfig, selection: Selection, counts: list[int], weights: list[float]) -> None:
+def _draw(data: DataConfig, choice: Choice, counts: list[int], weights: list[float]) -> None:
     """Apply data.fraction, data.max_pairs and the weights."""
     generator = np.random.default_rng([data.seed, 2])
-    alive = np.flatnonzero(selection.copies)
+    alive = np.flatnonzero(choice.copies)
     wanted = round(data.fraction * len(alive))
     if data.max_pairs is not None:
         wanted = min(wanted, data.max_pairs)
     if wanted < len(alive):
         out = generator.choice(alive, len(alive) - wanted, replace=False, shuffle=False)
-        selection.copies[out] = 0
-        selection.dropped["not drawn"] += len(out)
+        choice.copies[out] = 0
+        choice.dropped["not drawn"] += len(out)
     start = 0
     for count, weight in zip(counts, weights, strict=True):
-        part = selection.copies[start : start + count]
+        part = choice.copies[start : start + count]
         whole, share = divmod(weight, 1.0)
         used = part > 0
         part[used] = int(whole)
         if share:
             part[used] += (generator.random(int(used.sum())) < share).astype(np.uint8)
-        selection.dropped["not drawn"] += int((used & (part == 0)).sum())
+        choice.dropped["not drawn"] += int((used & (part == 0)).sum())
         start += count
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import convs2s.data.select as module
+import convs2s.data.choice as module
 from convs2s.config import DataConfig, Errors, ExtraConfig, LengthUnit, TextConfig, TokenizerKind
 from convs2s.data.corpus import check_lengths
 from convs2s.data.lines import read_lines, read_pairs
