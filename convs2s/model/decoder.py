@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from convs2s.config import AttentionOrder, LayerConfig, ModelConfig
 from convs2s.model.encoder import Encoded
-from convs2s.model.layers import SQRT_HALF, GatedBlock, Linear, embedding_table, expand, positions
+from convs2s.model.layers import SQRT_HALF, Dropout, GatedBlock, Linear, embedding_table, expand, positions
 from convs2s.text.vocabulary import PAD
 
 
@@ -116,7 +116,7 @@ class Decoder(nn.Module):
         self.embed_tokens = embedding_table(vocabulary, width)
         rows = config.max_target_positions or config.max_positions
         self.embed_positions = embedding_table(rows, width) if config.decoder.positions else None
-        self.dropout = nn.Dropout(target)
+        self.dropout = Dropout(target)
         stack = expand(config.decoder.layers)
         attends = config.decoder.attending()
         self.in_proj = Linear(width, stack[0].channels, eps, target)
@@ -130,7 +130,7 @@ class Decoder(nn.Module):
             for i, layer in enumerate(stack)
         )
         self.out_embed_proj = Linear(stack[-1].channels, config.output_embedding, eps)
-        self.dropout_output = nn.Dropout(config.rate("output"))
+        self.dropout_output = Dropout(config.rate("output"))
         self.output = output_layer(config, self.embed_tokens)
 
     def forward(self, target_input: Tensor, encoded: Encoded) -> Decoded:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from convs2s.config import EncoderGradient, ModelConfig, SourcePadding
 from convs2s.model.layers import (
     SQRT_HALF,
+    Dropout,
     GatedBlock,
     Linear,
     WeightNorm,
@@ -44,7 +45,7 @@ class Encoder(nn.Module):
         self.mask_padding = config.source_padding == SourcePadding.masked
         self.embed_tokens = embedding_table(vocabulary, width)
         self.embed_positions = embedding_table(config.max_positions, width) if config.encoder.positions else None
-        self.dropout = nn.Dropout(source)
+        self.dropout = Dropout(source)
         stack = expand(config.encoder.layers)
         self.in_proj = Linear(width, stack[0].channels, eps, source)
         widths = [stack[0].channels] + [layer.channels for layer in stack]

@@ -26,7 +26,7 @@ from convs2s.model.base import Seq2Seq, State
 from convs2s.model.decoder import Decoded, output_layer
 from convs2s.model.encoder import Encoded
 from convs2s.model.incremental import fill_output, fold, select_output
-from convs2s.model.layers import Linear, embedding_table, expand
+from convs2s.model.layers import Dropout, Linear, embedding_table, expand
 from convs2s.model.products import Product
 from convs2s.text.vocabulary import PAD
 
@@ -39,7 +39,7 @@ class RecurrentEncoder(nn.Module):
         stack = expand(config.encoder.layers)
         hidden = config.rate("hidden")
         self.embed_tokens = embedding_table(vocabulary, config.embedding)
-        self.dropout = nn.Dropout(config.rate("source"))
+        self.dropout = Dropout(config.rate("source"))
         self.lstm = nn.LSTM(
             config.embedding,
             stack[0].channels // 2,
@@ -48,7 +48,7 @@ class RecurrentEncoder(nn.Module):
             bidirectional=True,
             dropout=hidden if len(stack) > 1 else 0.0,
         )
-        self.dropout_output = nn.Dropout(hidden)
+        self.dropout_output = Dropout(hidden)
 
     def forward(self, source: Tensor) -> Encoded:
         """source (B, S) ids, padded on either side -> states (B, S, H)."""
@@ -121,15 +121,15 @@ class RecurrentDecoder(nn.Module):
         stack = expand(config.decoder.layers)
         channels, output = stack[0].channels, config.output_embedding
         self.embed_tokens = embedding_table(vocabulary, config.embedding)
-        self.dropout = nn.Dropout(config.rate("target"))
+        self.dropout = Dropout(config.rate("target"))
         self.start_proj = Linear(states, channels * len(stack), eps)
         self.cells = nn.ModuleList(
             nn.LSTMCell(config.embedding + output if i == 0 else channels, channels) for i in range(len(stack))
         )
-        self.dropout_hidden = nn.Dropout(config.rate("hidden"))
+        self.dropout_hidden = Dropout(config.rate("hidden"))
         self.attention_proj = Linear(channels, states, eps)
         self.combine = Linear(states + channels, output, eps)
-        self.dropout_output = nn.Dropout(config.rate("output"))
+        self.dropout_output = Dropout(config.rate("output"))
         self.output = output_layer(config, self.embed_tokens)
 
     def remember(self, encoded: Encoded) -> Memory:

@@ -15,6 +15,7 @@ import os
 import random
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -23,6 +24,7 @@ from typing import Any
 from unittest import mock
 
 import torch
+from tqdm import tqdm
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -44,6 +46,7 @@ def forked(work: Act) -> int:
     if pid:
         return pid
     status = 1
+    tqdm.set_lock(threading.RLock())  # its own is shared with the parent: a child that is killed would keep it
     try:
         with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
             work()
