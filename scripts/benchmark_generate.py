@@ -30,7 +30,7 @@ from convs2s.training.distributed import resolve_device
 
 
 def main(config: BenchmarkGenerateConfig) -> None:
-    check_minimum("", config, dict.fromkeys(("sentences", "single_sentences", "repeat", "threads"), 1))
+    check_minimum("", config, dict.fromkeys(("sentences", "single_sentences", "max_length", "repeat", "threads"), 1))
     for name in ("batches", "beams"):
         if min(getattr(config, name), default=0) < 1:
             raise UserError(f"{name}={getattr(config, name)}: give one or more numbers, each at least 1")
@@ -49,7 +49,14 @@ def main(config: BenchmarkGenerateConfig) -> None:
             chosen = spread(sources, config.single_sentences if batch == 1 else config.sentences)
             for beam in config.beams:
                 speed = measure(
-                    model, chosen, batch, beam, precision, config.repeat, forced_length=config.checkpoint is None
+                    model,
+                    chosen,
+                    batch,
+                    beam,
+                    precision,
+                    config.repeat,
+                    config.max_length,
+                    forced_length=config.checkpoint is None,
                 )
                 rows.append(speed)
                 print(speed.line(), flush=True)

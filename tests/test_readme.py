@@ -267,6 +267,16 @@ def test_the_results_are_those_of_results() -> None:
     assert f"differ by {curves['Original program']} % at\nmost" in README
 
 
+def test_the_speeds_are_those_of_results() -> None:
+    """Fault: a speed typed by hand, or older than its measurement."""
+    results = (ROOT / "RESULTS.md").read_text("utf-8")
+    for heading in ("system | batch", "system | model"):
+        shown = rows(README, heading)
+        assert any(row["system"].startswith("ours") for row in shown)
+        measured = [{name: line.get(name, "") for name in shown[0]} for line in rows(results, heading)]
+        assert all(row in measured for row in shown)
+
+
 def test_the_differences_are_those_of_the_tests() -> None:
     """Fault: a bound that the tests do not keep, a difference above its bound, a test that is gone."""
     shown = rows(README, "what | largest difference")

@@ -62,13 +62,15 @@ def measure(
     beam: int,
     precision: SearchPrecision,
     repeat: int,
+    max_length: int,
     forced_length: bool = False,
 ) -> Speed:
     """Translate ``sources`` (ids with </s>) ``repeat`` times with a folded model; the fastest time counts.
 
+    max_length: pieces that a translation may have; a few sentences reach any limit.
     forced_length: translations as long as their sources, for a random model, which would not know when to stop.
     """
-    config = SearchConfig(beam=beam, batch_size=batch, batch_tokens=10**9)
+    config = SearchConfig(beam=beam, batch_size=batch, batch_tokens=10**9, max_length=max_length)
     if forced_length:
         config.max_length_ratio, config.max_length = 1.0, 0
     steps = 0
