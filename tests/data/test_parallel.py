@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from convs2s.config import DataConfig, TextConfig, TokenizerKind
 from convs2s.data.parallel import ahead, ordered
 from convs2s.data.prepare import prepare
 from convs2s.errors import UserError
+from convs2s.processes import worker_processes
 
 
 def double(value: int) -> int:
@@ -65,6 +67,29 @@ def test_workers_leave_ctrl_c_to_their_parent_and_are_missed_when_they_die() -> 
     assert [next(results) for _ in range(3)] == [("0", 0), ("1", 1), ("2", 2)]
     with pytest.raises(UserError, match=r"a worker process ended before .*: lower data\.workers"):
         next(results)
+
+
+def test_ctrl_c_ends_work_in_progress() -> None:
+    """Fault: after Ctrl-C the command waits for whatever its worker processes are in the middle of."""
+    work = []
+
+    def interrupted() -> None:
+        with worker_processes(1, nothing, (), "") as submit:
+            submit(nothing).result()  # it is there
+            work.append(submit(time.sleep, 60))
+            while not work[0].running():
+                time.sleep(0.001)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    with pytest.raises(BrokenProcessPool):
+        work[0].result()
+    assert not multiprocessing.active_children()
+
+
+def nothing() -> None:
+    pass
 
 
 @pytest.mark.parametrize("kind", ["sentencepiece", "moses_bpe"])
