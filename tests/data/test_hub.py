@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from convs2s.data.sources import RECORD, file_names, missing, verified
 from convs2s.errors import UserError
 
 pyarrow = pytest.importorskip("pyarrow")
-pytest.importorskip("datasets")
+datasets = pytest.importorskip("datasets")
 parquet = pytest.importorskip("pyarrow.parquet")
 
 ROWS = [{"de": f"Satz\n{i}", "en": f"sentence {i}"} for i in range(25)]
@@ -65,6 +66,19 @@ def test_a_split_of_the_hub_becomes_text(data: DataConfig) -> None:
     with pytest.raises(UserError, match=r"train\.de has SHA-256 .* but had"):
         verified(data, "train.de")
     assert (Path(data.root) / RECORD).exists()
+
+
+def test_the_revision_is_asked_for(data: DataConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault: a pinned revision of a data set is ignored, and the text is whatever is newest."""
+    builder, asked = datasets.load_dataset_builder, []
+
+    def noted(*arguments: Any, revision: str | None, **options: Any) -> Any:
+        asked.append(revision)
+        return builder(*arguments, **options)
+
+    monkeypatch.setattr(datasets, "load_dataset_builder", noted)
+    fetch(replace(data, hub=replace(data.hub, revision="4d1b")), ["train.en", "train.de"], lambda _: None)
+    assert asked == ["4d1b"]
 
 
 def test_columns_of_other_sets(data: DataConfig, tmp_path: Path) -> None:

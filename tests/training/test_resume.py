@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from runs import assert_same_state, metrics, tiny_config, trained, write_corpus
 
 from convs2s.errors import UserError
@@ -140,6 +141,37 @@ def test_signal_saves_and_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert stopped.value.exit_status == 143
     assert state(config)["progress"]["update"] == 4
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.parametrize(("minutes", "saved"), [(None, [4]), (0.0, [1, 2, 3, 4]), (1000.0, [4])])
+def test_saves_by_the_clock(
+    minutes: float | None, saved: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault: training.save_minutes is ignored, and a long epoch is lost with the machine; it counts in seconds."""
+    updates, save = [], Run.save
+
+    def noted(self: Run, name: str) -> None:
+        updates.append(self.progress.update)
+        save(self, name)
+
+    monkeypatch.setattr(Run, "save", noted)
+    trained(tiny_config(tmp_path, training__max_updates=4, training__save_minutes=minutes))
+    assert sorted(set(updates)) == saved
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_deterministic_operations(wanted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault: training.deterministic is ignored, or still holds when training has ended."""
+    found, end_update = [], Run.end_update
+
+    def noted(self: Run, *arguments: Any) -> None:
+        found.append(torch.are_deterministic_algorithms_enabled())
+        end_update(self, *arguments)
+
+    monkeypatch.setattr(Run, "end_update", noted)
+    trained(tiny_config(tmp_path, training__max_updates=2, training__deterministic=wanted))
+    assert found == [wanted, wanted]
+    assert not torch.are_deterministic_algorithms_enabled()
 
 
 def test_other_configuration_is_refused(tmp_path: Path) -> None:

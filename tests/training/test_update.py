@@ -47,6 +47,23 @@ def weights(update: Updater) -> torch.Tensor:
     return torch.cat([p.detach().flatten() for p in update.parameters])
 
 
+def test_compiled_updates_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault: training.compile is ignored, does not get through weight normalisation, or computes something else."""
+    compile_, compiled = torch.compile, []
+
+    def traced(function: Any) -> Any:  # the graph as PyTorch sees it; its C++ would take a minute
+        compiled.append(function)
+        return compile_(function, backend="aot_eager")
+
+    monkeypatch.setattr(torch, "compile", traced)
+    plain, other = updater(), updater(TrainingConfig(compile=True))
+    assert len(compiled) == 1
+    for number in range(2):
+        one, two = (update([batch(9, number)], number) for update in (plain, other))
+        assert abs(one.loss - two.loss) < 1e-10
+    assert (weights(plain) - weights(other)).abs().max() < 1e-10
+
+
 @pytest.mark.parametrize("normalize", list(Normalize))
 @pytest.mark.parametrize("tokens", [1, 17, 40, 1000])
 def test_split_batch_equals_the_whole(tokens: int, normalize: Normalize) -> None:
