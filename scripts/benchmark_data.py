@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from convs2s.cli import run
 from convs2s.config import BenchmarkDataConfig, check_minimum
-from convs2s.data.batching import cut_batches, epoch_order
+from convs2s.data.batching import cut_batches, epoch_order, rank_share
 from convs2s.data.builtin.splits import generate
 from convs2s.data.encode import encode_texts
 from convs2s.data.lines import Part, Side, read_pairs
@@ -83,8 +83,10 @@ def batching(config: BenchmarkDataConfig) -> dict[str, Any]:
     seconds = []
     for epoch in (1, 2):
         read = 0
-        for number in epoch_order(len(batches), config.seed, epoch, 0, config.ranks).tolist():
-            read += len(batches[number]) if number >= 0 else 0
+        order = epoch_order(len(batches), config.seed, epoch)
+        for start_of_update in range(0, len(order), config.ranks):
+            for number in rank_share(order, start_of_update, config.ranks, 0, config.ranks):
+                read += len(batches[number])
         assert read > 0
         seconds.append(time.perf_counter() - start)
         start = time.perf_counter()

@@ -66,6 +66,9 @@ class TextConfig:
                 )
         if self.kind == TokenizerKind.moses_bpe:
             check_minimum("text", self, {"merges": 0})
+        elif self.lowercase or self.codes is not None:
+            name = "lowercase" if self.lowercase else "codes"
+            raise UserError(f"text.{name}={getattr(self, name)} is for text.kind=moses_bpe, not {self.kind.value}")
         if self.join_input and self.kind != TokenizerKind.whitespace:
             raise UserError(f"text.join_input=true is for text.kind=whitespace; {self.kind.value} reads plain text")
         if self.join_input and not self.joiner:

@@ -131,14 +131,17 @@ def bucket_batches(
     return batches
 
 
-def epoch_order(count: int, seed: int, epoch: int, rank: int = 0, world_size: int = 1) -> Indices:
-    """The batches that ``rank`` reads in ``epoch``, in order; -1 stands for an empty batch.
+def epoch_order(count: int, seed: int, epoch: int) -> Indices:
+    """The numbers of ``count`` batches in the order of an epoch."""
+    return np.random.default_rng([seed, 1, epoch]).permutation(count).astype(np.int64)
 
-    Every rank gets as many; rank r reads every ``world_size``-th batch of the epoch's permutation, from the r-th on.
+
+def rank_share(order: Indices, start: int, group: int, rank: int, world_size: int) -> Indices:
+    """The batches that ``rank`` reads for the update that begins with the epoch's batch number ``start``.
+
+    group: batches of an update, over all ranks. Of an epoch's last update some ranks may have no batch.
     """
-    order = np.random.default_rng([seed, 1, epoch]).permutation(count).astype(np.int64)
-    missing = -count % world_size
-    return np.concatenate([order, np.full(missing, -1, np.int64)])[rank::world_size]
+    return order[start : start + group][rank::world_size]
 
 
 class Batch(NamedTuple):

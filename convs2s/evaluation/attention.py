@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from convs2s.config import SearchConfig
+from convs2s.data.corpus import over_long
 from convs2s.errors import UserError
 from convs2s.model import Seq2Seq
 from convs2s.search.pieces import Joints
@@ -127,10 +128,7 @@ class Reader:
             limits = self.model.max_source_length, self.model.max_target_length
             for ids, limit, side in zip((source, target), limits, ("source", "target"), strict=True):
                 if len(ids) >= limit:
-                    raise UserError(
-                        f"{name}, line {number}: its {side} has {len(ids) + 1} pieces, </s> included, but the model "
-                        f"takes at most {limit}; leave the pair out"
-                    )
+                    raise over_long(f"{name}, line {number}, {side}", len(ids) + 1, limit, "leave the pair out")
             encoded = self.model.encode(torch.tensor([[*source, EOS]], device=device))
             decoded = self.model.decode(encoded, torch.tensor([[EOS, *target]], device=device))
             weights = torch.cat(decoded.attention).float().cpu().numpy()  # (L, T, S)

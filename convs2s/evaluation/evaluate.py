@@ -14,12 +14,13 @@ import torch
 
 from convs2s.config import NO_FIGURES, DataConfig, Metric, SearchConfig, TokenizerKind, TrainConfig, flatten, to_plain
 from convs2s.data.lines import Text, read_pairs
+from convs2s.data.opening import plain_name
 from convs2s.data.prepare import split_paths
 from convs2s.data.storage import sha256
 from convs2s.errors import UserError
 from convs2s.evaluation.figures import check_references, figures, unknown_words
 from convs2s.evaluation.models import block_size, load_models, load_translator
-from convs2s.evaluation.perplexity import perplexity, unknown_pieces
+from convs2s.evaluation.perplexity import reference_perplexity, unknown_pieces
 from convs2s.evaluation.results import Report, markdown, origin, summary, write
 from convs2s.files import atomic, make_folder
 from convs2s.messages import say
@@ -74,7 +75,7 @@ def evaluate_split(
     references = [[remove_joiners(line, config.text.joiner) for line in text] for text in raw]
     check_references(references)
     folder = run_directory(Path(paths[0])) if output is None else Path(output)
-    name = report_name(split if files is None else source.name.removesuffix(".gz"), ensemble_name(paths), search)
+    name = report_name(split if files is None else plain_name(source.name), ensemble_name(paths), search)
     text_path, report_path = folder / "translations" / f"{name}.txt", folder / "evaluation" / f"{name}.json"
     for path in (text_path, report_path):
         make_folder(path.parent, "output")
@@ -102,7 +103,9 @@ def evaluate_split(
             segmented=config.text.kind == TokenizerKind.whitespace,
             lowercase=config.text.lowercase,
         ),
-        "perplexity": perplexity(models, tokenizers, list(zip(sources, raw[0], strict=True)), search).as_dict(),
+        "perplexity": reference_perplexity(
+            models, tokenizers, list(zip(sources, raw[0], strict=True)), search
+        ).as_dict(),
         "unknown": {
             "source": unknown_pieces(tokenizers.source.encode(sources)),
             "output": unknown_pieces(pieces),
@@ -230,6 +233,9 @@ def report_name(split: str, checkpoint: str, search: SearchConfig) -> str:
     plain, chosen = (flatten(to_plain(options)) for options in (SearchConfig(), search))
     for option, value in chosen.items():
         if value != plain[option] and option not in NO_FIGURES:
-            shown = f"{value:g}" if isinstance(value, (int, float)) else f"-{Path(value).stem}"
+            if isinstance(value, str):  # a path: others end alike
+                shown = f"-{Path(value).stem}-{hashlib.sha256(value.encode()).hexdigest()[:6]}"
+            else:
+                shown = f"{value:g}" if float(f"{value:g}") == value else repr(value)
             parts.append(option.replace(".", "_") + shown)
     return ".".join(parts)

@@ -24,6 +24,10 @@ PLACE = {
         "device",
         "stop_signals",
         "tensorboard",
+        "samples",
+        "validation_bleu",
+        "prefetch",
+        "nonfinite",
         "max_skips",
     ],
 }

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from convs2s.config import SearchConfig
 from convs2s.model import Seq2Seq
+from convs2s.model.loss import perplexity
 from convs2s.search.ensemble import Ensemble
 from convs2s.search.scoring import score_lines
 from convs2s.text.tokenizer import Tokenizers
@@ -25,7 +26,7 @@ class Perplexity(NamedTuple):
         return self._asdict()
 
 
-def perplexity(
+def reference_perplexity(
     models: Sequence[Seq2Seq], tokenizers: Tokenizers, pairs: Sequence[tuple[str, str]], search: SearchConfig
 ) -> Perplexity:
     """Teacher-forced: exp of the mean negative log-probability of the second lines' pieces, given the first.
@@ -40,7 +41,7 @@ def perplexity(
     kept = [pair for pair, fits in zip(pairs, fit, strict=True) if fits]
     found = [score.tokens for score in score_lines(models, tokenizers, kept, search)]
     total, tokens = math.fsum(value for values in found for value in values), sum(map(len, found))
-    return Perplexity(math.exp(-total / tokens) if tokens else None, tokens, len(pairs) - len(kept))
+    return Perplexity(perplexity(-total / tokens) if tokens else None, tokens, len(pairs) - len(kept))
 
 
 def unknown_pieces(ids: Sequence[Sequence[int]]) -> float:

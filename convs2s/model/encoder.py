@@ -69,7 +69,9 @@ class Encoder(nn.Module):
     def forward(self, source: Tensor) -> Encoded:
         """source (B, S) ids, padded on either side -> keys and values (B, S, E)."""
         real = source != PAD  # (B, S)
-        return self.encode(source, real, real if self.mask_padding and not bool(real.all()) else None)
+        # Compiled, a look at the values would cut the graph in two: there the mask is always applied.
+        whole = not self.mask_padding or (not torch.compiler.is_compiling() and bool(real.all()))
+        return self.encode(source, real, None if whole else real)
 
     def encode(self, source: Tensor, real: Tensor, mask: Tensor | None) -> Encoded:
         """As ``forward``; real: (B, S), what is no padding; mask: the same, or None where nothing is to be masked."""

@@ -5,12 +5,19 @@ N positions · C channels · V vocabulary.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from convs2s.model.layers import autocast_type
+
+
+def perplexity(loss: float) -> float:
+    """exp of a mean loss in nats, infinite where that overflows."""
+    return math.inf if loss > 700 else math.exp(loss)
+
 
 ROWS = 1024  # positions a piece; its logits, ROWS x V, are the only ones in memory
 
@@ -20,7 +27,8 @@ class LinearCrossEntropy(torch.autograd.Function):
 
     hidden (N, C), weight (V, C), bias (V,), targets (N,) ids; positions whose target is ``ignore`` do not count.
     The gradient of the logits, softmax - one-hot, is formed in place of the logits while they are at hand, so the
-    softmax over a large vocabulary is computed once and costs no memory that grows with N.
+    softmax over a large vocabulary is computed once and costs no memory that grows with N. In fp16 it is formed before
+    the loss is scaled: what is below 6e-8 in it is lost, which scaling saves in the other layers.
     """
 
     @staticmethod

@@ -58,14 +58,21 @@ class PackedProduct(Product):
 
 
 class Int8Product(Product):
-    """The same with weights of 8 bits, one scale per output unit, and inputs rounded to 8 bits when they arrive."""
+    """The same with weights of 8 bits, one scale per output unit, and inputs rounded to 8 bits when they arrive.
+
+    The kernel has one scale for all rows, so that a row would depend on its batch. Here every row is divided by its
+    largest entry first, and two entries without weights, 1 and -1, make the common scale that of [-1, 1].
+    """
 
     def __init__(self, weight: Tensor, bias: Tensor) -> None:
         super().__init__(weight, bias)  # kept for whoever needs the exact ones
-        self.quantised = quantise(weight.float(), bias.float())
+        self.quantised = quantise(F.pad(weight.float(), (0, 2)), torch.zeros(len(weight)))
 
     def __call__(self, x: Tensor) -> Tensor:
-        return self.quantised(x)
+        largest = x.abs().amax(-1, keepdim=True).clamp_min(1e-12)
+        scaled = F.pad(x / largest, (0, 2), value=1.0)
+        scaled[..., -1] = -1.0
+        return torch.addcmul(self.bias, self.quantised(scaled), largest)
 
 
 def quantise(weight: Tensor, bias: Tensor) -> Callable[[Tensor], Tensor]:

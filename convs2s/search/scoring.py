@@ -16,6 +16,7 @@ from convs2s.config import Average, SearchConfig
 from convs2s.data.batching import pad
 from convs2s.data.corpus import over_long
 from convs2s.model import Seq2Seq
+from convs2s.model.loss import perplexity
 from convs2s.search.batches import length_batches
 from convs2s.search.ensemble import Ensemble, widened
 from convs2s.search.translate import CHUNK, blocks
@@ -46,8 +47,7 @@ class Score:
     @property
     def perplexity(self) -> float:
         """Of a target token, </s> included; inf beyond the largest float."""
-        with np.errstate(over="ignore"):
-            return float(np.exp(-self.log_probability / len(self.tokens)))
+        return perplexity(-self.log_probability / len(self.tokens))
 
     def line(self, number: int) -> str:
         """A row under HEADER."""
@@ -82,7 +82,8 @@ def score_lines(
                 if len(ids) > limit:
                     raise over_long(f"{name}, line {number}, {what}", len(ids), limit, "leave the pair out")
         results: list[Score | None] = [None] * len(block)
-        lengths = [len(source) for source in sides[0]]
+        # Memory is that of the longer side, where batches of equal sources are not asked for.
+        lengths = [len(pair[0]) if ensemble.unpadded else max(map(len, pair)) for pair in zip(*sides, strict=True)]
         for batch in length_batches(lengths, config.batch_size, config.batch_tokens, ensemble.unpadded):
             source, target = ([side[i] for i in batch] for side in sides)
             for i, tokens in zip(batch, log_probabilities(ensemble, source, target), strict=True):

@@ -30,9 +30,8 @@ def save(path: Path, checkpoint: dict[str, Any]) -> None:
     """Write ``checkpoint`` to ``path``, whole or not at all; UserError where the disk refuses."""
     buffer = io.BytesIO()
     torch.save(checkpoint, buffer)
-    content = buffer.getbuffer()
-    assert bytes(content[-22:-18]) == END_RECORD
-    with atomic(path, "wb") as file:
+    with buffer.getbuffer() as content, atomic(path, "wb") as file:
+        assert bytes(content[-22:-18]) == END_RECORD
         file.write(content[:-2])
         digest = hashlib.sha256(content[:-2]).hexdigest()
         file.write(COMMENT.to_bytes(2, "little") + MARK + digest.encode())
@@ -83,7 +82,7 @@ def newest(folder: Path, log: Log) -> tuple[Path, dict[str, Any]] | None:
         except UserError as error:
             log(f"warning: {error}")
             continue
-        if "progress" not in checkpoint:  # an average, or converted
+        if "optimizer" not in checkpoint:  # an average, or converted
             continue
         if path.name == "last.pt":
             return path, checkpoint

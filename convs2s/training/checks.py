@@ -28,7 +28,8 @@ def check_lexicons(config: TrainConfig) -> None:
 def as_started(config: TrainConfig, before: TrainConfig) -> TrainConfig:
     """A fine-tuning's configuration: text and model are those of the checkpoint, but for this run's dropout."""
     dropout = {name: value for name, value in vars(config.model).items() if name.startswith("dropout")}
-    return replace(config, text=before.text, model=replace(before.model, **dropout))
+    text = replace(before.text, codes=None)  # they are in the checkpoint, and their file may be gone
+    return replace(config, text=text, model=replace(before.model, **dropout))
 
 
 def make_directory(directory: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import sys
 import time
@@ -15,12 +14,8 @@ from tqdm import tqdm
 
 from convs2s.files import atomic
 from convs2s.messages import say
+from convs2s.model.loss import perplexity
 from convs2s.training.validation import Sample
-
-
-def perplexity(loss: float) -> float:
-    """exp(loss), infinite where that overflows."""
-    return math.exp(loss) if loss < 700 else math.inf
 
 
 def quoted(line: str) -> str:

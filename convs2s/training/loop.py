@@ -11,7 +11,7 @@ from contextlib import closing
 import torch
 
 from convs2s.config import TrainConfig
-from convs2s.data.batching import Batch, collate, epoch_order
+from convs2s.data.batching import Batch, collate, epoch_order, rank_share
 from convs2s.data.parallel import ahead
 from convs2s.errors import UserError
 from convs2s.training.distributed import connected
@@ -48,7 +48,7 @@ def train_epoch(run: Run) -> bool:
 
     def share(start: int) -> list[Batch]:
         """This process' batches of the update that begins with the epoch's batch number ``start``."""
-        numbers = order[start : start + group][world.rank :: world.size]
+        numbers = rank_share(order, start, group, world.rank, world.size)
         batches = [collate(run.data.train, run.batches[n], *left) for n in numbers]
         if world.device.type != "cuda":
             return batches

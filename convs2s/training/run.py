@@ -19,12 +19,13 @@ from convs2s.errors import UserError
 from convs2s.files import locked, remove_leftovers, write_json
 from convs2s.messages import say, silent
 from convs2s.model import build
+from convs2s.model.loss import perplexity
 from convs2s.search.selection import batch_selector
 from convs2s.training import checkpoint
 from convs2s.training.annealing import Schedule
 from convs2s.training.checks import as_started, check_data, check_lexicons, make_directory
 from convs2s.training.distributed import World
-from convs2s.training.journal import Journal, perplexity
+from convs2s.training.journal import Journal
 from convs2s.training.nag import NAG
 from convs2s.training.record import check_same_run, unused_options, write_record
 from convs2s.training.signals import Stopped, StopSignal
@@ -120,6 +121,11 @@ class Run:
                 if unused := unused_options(asked, config):
                     run.say(f"warning: text and model are those of training.init_from, so not used: {unused}")
             resumed = run.resume()
+            if len(set(world.gather((resumed and resumed.name, run.progress.update)))) > 1:
+                raise UserError(
+                    f"run_dir={directory}: the processes find different checkpoints there; give a folder that all "
+                    "machines share"
+                )
             count = sum(parameter.numel() for parameter in run.model.parameters())
             if world.first:
                 for change in write_record(directory, config, data.manifest, count):

@@ -59,7 +59,7 @@ class Updater:
         self.parameters = list(model.parameters())
         use_conv1d(model, conv1d_is_faster(world.device, training.precision, training.convolution))
         self.selector = selector
-        self.loss: Loss = torch.compile(model.loss) if training.compile else model.loss
+        self.loss: Loss = torch.compile(model.loss, dynamic=True) if training.compile else model.loss
         # Small fp16 gradients would vanish: the loss is scaled up before they are taken (GPU only).
         self.scaler = torch.amp.GradScaler(world.device.type, enabled=training.precision == Precision.fp16)
 

@@ -139,7 +139,7 @@ def test_given_translations_have_the_attention_of_the_search() -> None:
         if one is not None and other is not None:
             assert one.target.pieces == other.target.pieces
             np.testing.assert_allclose(one.weights, other.weights, atol=1e-5)
-    with pytest.raises(UserError, match=r"text, line 1: its source has 13 pieces, .* at most 12"):
+    with pytest.raises(UserError, match=r"text, line 1, source: 13 pieces, .* at most 12"):
         list(reader.given(["ein " * 12], ["a"], "text"))
     with pytest.raises(UserError, match="no layer of this model attends"):
         Reader(model(attention=[]), tokenizers())

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.testing import assert_close
 
-from convs2s.config import SearchConfig, SelectionConfig, SourcePadding, Stop
+from convs2s.config import SearchConfig, SearchPrecision, SelectionConfig, SourcePadding, Stop
 from convs2s.model import ConvS2S
 from convs2s.search.batches import FULL, Queue, length_batches
 from convs2s.search.beam import beam_search, search_sentences
@@ -62,6 +62,20 @@ def test_a_sentence_that_comes_in_later_is_translated_as_if_alone(name: str, pad
         alone = [beam_search(models, torch.tensor([source]), config, **options)[0] for source in sources]
         for size in (1, 4, 7):
             assert_same(search_sentences(models, sources, replace(config, batch_size=size), **options), alone)
+
+
+def test_rounded_inputs_are_those_of_the_row_alone() -> None:
+    """Fault: in int8 the inputs of a batch share a scale, and a translation depends on who is beside it."""
+    layers = {"encoder": [(16, 3)], "decoder": [(16, 3), (16, 3)]}
+    model = search_model(3, eos=0.5, embedding=16, output_embedding=16, layers=layers).float()
+    model.fold(SearchPrecision.int8)
+    sources = random_sentences(4, [1 + 5 * i % 9 for i in range(23)], SEARCH_VOCABULARY)
+    config = SearchConfig(beam=3, nbest=3, max_length=9)
+    alone = [beam_search(model, torch.tensor([source]), config)[0] for source in sources]
+    together = search_sentences(model, sources, replace(config, batch_size=23))
+    for hypotheses, wanted in zip(together, alone, strict=True):
+        assert [hypothesis.ids for hypothesis in hypotheses] == [hypothesis.ids for hypothesis in wanted]
+        assert [one.score for one in hypotheses] == pytest.approx([one.score for one in wanted], abs=1e-5)
 
 
 def test_without_attention_layers() -> None:

@@ -217,9 +217,10 @@ def test_lower_precision_is_close_and_different(precision: SearchPrecision) -> N
     differences = []
     for one, two in zip(search(exact, sources, config), search(rounded, sources, config), strict=True):
         assert isinstance(two[0].score, float)
+        assert one[0].ids == two[0].ids
         differences.append(abs(one[0].score - two[0].score))
     assert max(differences) > 1e-6
-    assert min(differences) < 0.1
+    assert max(differences) < 0.25
 
 
 def test_half_precision_scores_are_sums_of_float32() -> None:

@@ -17,6 +17,7 @@ from convs2s.errors import UserError
 from convs2s.files import atomic
 from convs2s.training import checkpoint, loop
 from convs2s.training.average import average
+from convs2s.training.distributed import World
 
 CONTENT: dict[str, Any] = {
     "model": {"w": torch.arange(12.0).view(3, 4), "b": torch.tensor([1, 2])},
@@ -125,14 +126,22 @@ def test_no_whole_checkpoint_is_a_refusal(tmp_path: Path) -> None:
         loop.train(tiny_config(tmp_path))
 
 
+def test_machines_that_see_different_folders_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault: run_dir on each machine's own disk: after a restart one goes on from update 3, another from none."""
+    config = tiny_config(tmp_path)
+    monkeypatch.setattr(World, "gather", lambda self, value: [value, ("last.pt", 3)])
+    with pytest.raises(UserError, match="the processes find different checkpoints there; give a folder that all"):
+        loop.train(config)
+
+
 def test_an_average_is_nothing_to_go_on_from(tmp_path: Path) -> None:
     """Fault: a last.pt without a training's state, copied there, ends in a KeyError, or a folder of such in a lie."""
     whole = trained(tiny_config(tmp_path))
     folder = tmp_path / "run" / "checkpoints"
     checkpoint.save(folder / "last.pt", average([str(folder / "best.pt")]))
     assert_same_state(whole["model"], trained(tiny_config(tmp_path))["model"])
-    for name in ("best.pt", "last.pt"):
-        checkpoint.save(folder / name, average([str(folder / "best.pt")]))
+    for name in ("best.pt", "last.pt"):  # the last as a converted folder keeps it
+        checkpoint.save(folder / name, average([str(folder / "best.pt")]) | {"progress": whole["progress"]})
     with pytest.raises(UserError, match="holds a training's state"):
         loop.train(tiny_config(tmp_path))
 

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ import pytest
 import torch
 from runs import assert_same_state, metrics, tiny_config, trained, write_corpus
 
+from convs2s.config import TokenizerKind
 from convs2s.errors import UserError
 from convs2s.training import checkpoint, loop
+from convs2s.training.checks import as_started
 from convs2s.training.run import Run
 from convs2s.training.signals import Stopped
 
@@ -294,6 +297,12 @@ def test_batches_prepared_ahead_change_nothing(tmp_path: Path) -> None:
     assert threading.active_count() == threads
     assert_same_state({part: one[part] for part in PARTS}, {part: other[part] for part in PARTS})
     assert metrics(configs[0]) == metrics(configs[1])
+
+
+def test_fine_tuning_needs_no_file_of_codes(tmp_path: Path) -> None:
+    """Fault: a model carries its BPE codes, and is not fine-tuned where their file has gone."""
+    before = tiny_config(tmp_path, text__kind=TokenizerKind.moses_bpe, text__codes="gone")
+    assert as_started(tiny_config(tmp_path), before).text == replace(before.text, codes=None)
 
 
 def test_fine_tuning_starts_from_a_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -48,12 +48,13 @@ def weights(update: Updater) -> torch.Tensor:
 
 
 def test_compiled_updates_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault: training.compile is ignored, does not get through weight normalisation, or computes something else."""
+    """Fault: training.compile is ignored, does not get through weight normalisation, is cut into pieces, or computes
+    something else."""
     compile_, compiled = torch.compile, []
 
-    def traced(function: Any) -> Any:  # the graph as PyTorch sees it; its C++ would take a minute
+    def traced(function: Any, **options: Any) -> Any:  # the graph as PyTorch sees it; its C++ would take a minute
         compiled.append(function)
-        return compile_(function, backend="aot_eager")
+        return compile_(function, backend="aot_eager", fullgraph=True, **options)
 
     monkeypatch.setattr(torch, "compile", traced)
     plain, other = updater(), updater(TrainingConfig(compile=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +16,7 @@ from runs import assert_same_state, metrics, tiny_config, trained
 from convs2s.config import BestBy, SearchConfig
 from convs2s.errors import UserError
 from convs2s.evaluation.evaluate import evaluate_split
+from convs2s.model.loss import perplexity
 from convs2s.search.translate import Translation
 from convs2s.training import checkpoint, loop, validation
 from convs2s.training.distributed import World
@@ -62,6 +64,13 @@ def test_measuring_leaves_training_alone(tmp_path: Path) -> None:
     plain, measured = trained(tiny_config(tmp_path, "plain")), trained(tiny_config(tmp_path, "measured", **BLEU))
     assert_same_state(plain["model"], measured["model"])
     assert_same_state(plain["optimizer"], measured["optimizer"])
+
+
+def test_perplexity_of_any_loss() -> None:
+    """Fault: a loss beyond the largest float ends a run or an evaluation in a stack trace; NaN looks like infinity."""
+    assert perplexity(math.log(7.0)) == pytest.approx(7.0)
+    assert perplexity(1e9) == perplexity(math.inf) == math.inf
+    assert math.isnan(perplexity(math.nan))
 
 
 def test_stopped_runs_measure_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
