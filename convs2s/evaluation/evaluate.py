@@ -233,8 +233,10 @@ def report_name(split: str, checkpoint: str, search: SearchConfig) -> str:
     plain, chosen = (flatten(to_plain(options)) for options in (SearchConfig(), search))
     for option, value in chosen.items():
         if value != plain[option] and option not in NO_FIGURES:
-            if isinstance(value, str):  # a path: others end alike
+            if option.endswith("lexicon"):  # a path: others end alike
                 shown = f"-{Path(value).stem}-{hashlib.sha256(value.encode()).hexdigest()[:6]}"
+            elif isinstance(value, str):
+                shown = f"-{value}"
             else:
                 shown = f"{value:g}" if float(f"{value:g}") == value else repr(value)
             parts.append(option.replace(".", "_") + shown)
