@@ -30,8 +30,9 @@ def save(path: Path, checkpoint: dict[str, Any]) -> None:
     """Write ``checkpoint`` to ``path``, whole or not at all; UserError where the disk refuses."""
     buffer = io.BytesIO()
     torch.save(checkpoint, buffer)
-    with buffer.getbuffer() as content, atomic(path, "wb") as file:
-        assert bytes(content[-22:-18]) == END_RECORD
+    content = memoryview(buffer.getvalue())  # of the buffer's own bytes: nothing is copied
+    assert bytes(content[-22:-18]) == END_RECORD
+    with atomic(path, "wb") as file:
         file.write(content[:-2])
         digest = hashlib.sha256(content[:-2]).hexdigest()
         file.write(COMMENT.to_bytes(2, "little") + MARK + digest.encode())
