@@ -110,6 +110,9 @@ def run(main: Callable[[C], None], schema: type[C], config_name: str) -> None:
         for argument in given:
             if argument.startswith("-") and argument.partition("=")[0] not in FLAGS:
                 raise UserError(f"there is no flag {argument}; options are written name=value, --help lists them")
+            group, _, choice = argument.partition("=")
+            if choice == "null" and (choices := group_choices(group, schema)):
+                raise UserError(f"{argument}: there is no such choice, only {', '.join(choices)}")
         if any(argument in ("--help", "-h") for argument in given):
             print(help_text(main, schema), flush=True)
         else:
@@ -232,14 +235,20 @@ def one_line(error: BaseException, schema: type[Any]) -> str:
     return f"{where}: {text}" if where and where not in text else text
 
 
+def group_choices(group: str, schema: type[Any]) -> list[str]:
+    """The files of a group of configs/; none where a script has no such group."""
+    if not any(field.name == group for field in fields(schema)):
+        return []
+    return sorted(path.stem for path in (CONFIGS / group).glob("*.yaml"))
+
+
 def help_text(main: Callable[..., None], schema: type[Any]) -> str:
     """Every option of a script with its default and meaning."""
     script = Path(sys.argv[0]).name
     purpose = sys.modules[main.__module__].__doc__ or ""
     lines = [purpose.strip(), "", f"python scripts/{script} [option=value ...]", ""]
     for group in ("experiment", "data", "text", "model", "optimizer", "search"):
-        choices = sorted(path.stem for path in (CONFIGS / group).glob("*.yaml"))
-        if choices and any(field.name == group for field in fields(schema)):
+        if choices := group_choices(group, schema):
             lines.append(f"  {group}={'|'.join(choices)}")
     lines.append("")
     for name, default, meaning in options(schema):

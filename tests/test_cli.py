@@ -59,6 +59,7 @@ MISTAKES = [
     (("--fast",), "error: there is no flag --fast; options are written name=value, --help lists them"),
     (("model.decoder.attention=[4]",), "error: model.decoder.attention: there is no layer 4"),
     (("model.dropout=1.5",), "error: model.dropout_source (or model.dropout)=1.5 must be at least 0"),
+    (("search=null",), "error: search=null: there is no such choice, only beam, greedy"),
     (("training.device=tpu",), "error: training.device=tpu: give auto, cpu, cuda or cuda:N"),
     (("training.precision=fp16", "training.device=cpu"), "error: training.precision=fp16 needs a GPU"),
 ]

@@ -38,9 +38,8 @@ def opened(path: Path, member: str = "") -> Iterator[BinaryIO]:
             raw: BinaryIO = stack.enter_context(path.open("rb"))
             if member:
                 raw = stack.enter_context(_member(path, raw, member))
-            head = raw.read(6)
+            head = cast(io.BufferedReader, raw).peek(6)  # a pipe cannot be read twice
             kind = next((kind for magic, kind in _KINDS.items() if head.startswith(magic)), kind)
-            raw.seek(0)
             yield _decompressed(raw, kind, name)
     except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, tarfile.TarError, zipfile.BadZipFile) as error:
         reason = str(error).partition("\n")[0].rstrip(":")  # tarfile says more

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import os
 import re
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,17 @@ texts = st.lists(st.text(st.characters(exclude_characters="\n", exclude_categori
 def write(path: Path, data: str | bytes) -> Path:
     path.write_bytes(data.encode() if isinstance(data, str) else data)
     return path
+
+
+@pytest.mark.parametrize("compress", [bytes, gzip.compress])
+def test_a_pipe_is_a_file(tmp_path: Path, compress: Callable[[bytes], bytes]) -> None:
+    """Fault: input=<(zcat FILE) is refused, because the first bytes are read twice."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_bytes, args=[compress(b"a\nb\n")])
+    writer.start()
+    assert list(read_lines(pipe)) == ["a", "b"]
+    writer.join()
 
 
 @pytest.mark.parametrize("end", ["\n", ""])
