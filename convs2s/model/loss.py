@@ -1,4 +1,4 @@
-"""The output layer and its cross-entropy in one pass that never holds all logits.
+"""The output layer and its cross-entropy in one pass that never holds all logits; perplexity.
 
 N positions · C channels · V vocabulary.
 """
@@ -13,13 +13,12 @@ from torch import Tensor
 
 from convs2s.model.layers import autocast_type
 
+ROWS = 1024  # positions a piece; its logits, ROWS x V, are the only ones in memory
+
 
 def perplexity(loss: float) -> float:
     """exp of a mean loss in nats, infinite where that overflows."""
     return math.inf if loss > 700 else math.exp(loss)
-
-
-ROWS = 1024  # positions a piece; its logits, ROWS x V, are the only ones in memory
 
 
 class LinearCrossEntropy(torch.autograd.Function):
