@@ -8,7 +8,6 @@ the configuration against its schema, and turns every expected failure into one 
 from __future__ import annotations
 
 import contextlib
-import difflib
 import os
 import re
 import signal
@@ -16,10 +15,7 @@ import sys
 import typing
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import MISSING as NO_DEFAULT
-from dataclasses import fields, is_dataclass
-from enum import Enum
-from pathlib import Path
+from dataclasses import is_dataclass
 from types import TracebackType
 from typing import Any, NoReturn, TypeVar, cast
 
@@ -32,6 +28,23 @@ def quiet_interrupt(kind: type[BaseException], error: BaseException, trace: Trac
 
 sys.excepthook = quiet_interrupt  # before anything that takes long
 
+
+def open_closed_streams() -> None:
+    """Give a standard stream that the shell closed (>&-) a file: reading and writing fail as on a disk, messages go
+    nowhere, and no other file takes its number."""
+    for number, (name, access) in enumerate(
+        {"stdin": os.O_WRONLY, "stdout": os.O_RDONLY, "stderr": os.O_WRONLY}.items()
+    ):
+        if getattr(sys, name) is None:
+            descriptor = os.open(os.devnull, access)
+            if descriptor != number:
+                os.dup2(descriptor, number)
+                os.close(descriptor)
+            setattr(sys, name, os.fdopen(number, "w" if number else "r", encoding="utf-8", closefd=False))
+
+
+open_closed_streams()
+
 import hydra
 from hydra.core.config_store import ConfigStore
 from hydra.core.hydra_config import HydraConfig
@@ -40,52 +53,17 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
+from convs2s.arguments import arranged
 from convs2s.errors import UserError
+from convs2s.options import CONFIGS, help_text, no_option
 
 C = TypeVar("C")
-# Hydra's own flags and the forms they have.
-FLAGS = [
-    "--help",
-    "-h",
-    "--hydra-help",
-    "--version",
-    "--cfg",
-    "-c",
-    "--resolve",
-    "--package",
-    "-p",
-    "--run",
-    "-r",
-    "--multirun",
-    "-m",
-    "--shell-completion",
-    "-sc",
-    "--config-path",
-    "-cp",
-    "--config-name",
-    "-cn",
-    "--config-dir",
-    "-cd",
-    "--experimental-rerun",
-    "--info",
-    "-i",
-]
-# Hydra keeps no folders and logs of its own: a run's directory is run_dir.
-QUIET = [
-    "hydra/job_logging=disabled",
-    "hydra/hydra_logging=disabled",
-    "hydra.output_subdir=null",
-    "hydra.run.dir=.",
-    "hydra.sweep.dir=.",
-    "hydra.sweep.subdir=.",
-]
 # What OmegaConf says of a value of the wrong form, and what its user should write.
 FORMS = {
     "is not a ListConfig, list or tuple": "a list is wanted, written [A, B]",
     "Cannot merge DictConfig with ListConfig": "named entries are wanted, written {NAME: VALUE}",
     "Cannot merge ListConfig with DictConfig": "a list is wanted, written [A, B]",
 }
-CONFIGS = Path(__file__).resolve().parents[1] / "configs"
 
 
 def run(main: Callable[[C], None], schema: type[C], config_name: str) -> None:
@@ -96,7 +74,6 @@ def run(main: Callable[[C], None], schema: type[C], config_name: str) -> None:
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     register(schema, config_name)
     given = sys.argv[1:]
-    sys.argv[1:] = arranged(with_underscores(given, schema))
     # Hydra then raises its errors here instead of printing them over several lines.
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")
 
@@ -107,29 +84,11 @@ def run(main: Callable[[C], None], schema: type[C], config_name: str) -> None:
             main(plain(schema, composed))
 
     with one_line_failures(schema):
-        for argument in given:
-            if argument.startswith("-") and argument.partition("=")[0] not in FLAGS:
-                raise UserError(f"there is no flag {argument}; options are written name=value, --help lists them")
-            group, _, choice = argument.partition("=")
-            if choice == "null" and (choices := group_choices(group, schema)):
-                raise UserError(f"{argument}: there is no such choice, only {', '.join(choices)}")
+        sys.argv[1:] = arranged(given, schema)
         if any(argument in ("--help", "-h") for argument in given):
             print(help_text(main, schema), flush=True)
         else:
             hydra.main(version_base="1.3", config_path=str(CONFIGS), config_name=config_name)(job)()
-
-
-def with_underscores(arguments: list[str], schema: type[Any]) -> list[str]:
-    """Options as Hydra is given them: a field named like a word of Python, or like a group of configs/, ends in an
-    underscore (from_, model_), which the command line and the messages leave out."""
-    names = {field.name[:-1]: field.name for field in fields(schema) if field.name.endswith("_")}
-    return [re.sub(r"^\w+(?==)", lambda match: names.get(match[0], match[0]), argument) for argument in arguments]
-
-
-def arranged(arguments: list[str]) -> list[str]:
-    """Flags, our own settings of Hydra, overrides: in any other order it says that it does not know half of them."""
-    overrides = [argument for argument in arguments if argument[:1] == "~" or (argument[:1] != "-" and "=" in argument)]
-    return [argument for argument in arguments if argument not in overrides] + QUIET + overrides
 
 
 @contextmanager
@@ -164,10 +123,12 @@ def register(schema: type[Any], config_name: str) -> None:
 
 
 def plain(schema: type[C], composed: DictConfig) -> C:
-    """The composed configuration as the dataclass tree; UserError where a value must be given."""
+    """The composed configuration as the dataclass tree; UserError where a value must be given, or has no option."""
     # A run's own config.yaml (--config-dir RUN --config-name config) names no schema.
     if OmegaConf.get_type(composed) is not schema:
         composed = cast(DictConfig, OmegaConf.merge(OmegaConf.structured(schema), composed))
+    for name in additions(schema, composed):
+        raise UserError(no_option(name, schema))
     missing = sorted(OmegaConf.missing_keys(composed))
     if missing:
         name = missing[0].removesuffix("_")
@@ -177,6 +138,16 @@ def plain(schema: type[C], composed: DictConfig) -> C:
     config = OmegaConf.to_object(composed)
     assert isinstance(config, schema)
     return config
+
+
+def additions(schema: type[Any], composed: DictConfig, prefix: str = "") -> Iterator[str]:
+    """Names that Hydra's + has added, which no option has."""
+    hints = typing.get_type_hints(schema)
+    for key in map(str, composed):
+        if key not in hints:
+            yield f"{prefix}{key}"
+        elif is_dataclass(hints[key]):
+            yield from additions(hints[key], composed[key], f"{prefix}{key}.")
 
 
 def files(option: str, value: Any) -> list[str]:
@@ -213,80 +184,19 @@ def one_line(error: BaseException, schema: type[Any]) -> str:
         group, _, choice = (error.missing_cfg_file or "").partition("/")
         return f"{group}={choice}: there is no such choice, only {', '.join(error.options)}"
     if isinstance(error, OverrideParseException):
-        return f"{error.override}: cannot be read; write name=value, and quote lists and signs as --help shows"
+        return f'{error.override}: cannot be read; write name=value, and lists as --help shows: ["größe 1.txt",b.txt]'
     if ambiguous := re.match(r"Ambiguous value for argument '(.+)'", str(error)):
-        return f"{ambiguous.group(1)}: several values; write a list as [A, B], or add -m for a sweep over them"
+        ways = "write a list as [A, B], one text in inner quotes as '\"A,B\"', or add -m for a sweep over them"
+        return f"{ambiguous.group(1)}: several values; {ways}"
     key = next((str(key) for cause in causes if (key := getattr(cause, "full_key", None))), "").removesuffix("_")
     if any(isinstance(cause, (ConfigKeyError, ConfigAttributeError)) for cause in causes):
         overridden = re.search(r"override '([\w.]+)'", str(error))
         inside_a_list = "." not in key and overridden is not None and not overridden.group(1).startswith(key)
         if overridden is not None and inside_a_list:
             return f"{overridden.group(1)}: there is no option {key} in it; --help shows its form"
-        names = [name for name, _, _ in options(schema)]
-        if any(default == "{}" and key.startswith(f"{name}.") for name, default, _ in options(schema)):
-            return f"{key} is a new entry: write it with a plus, +{key}=VALUE"
-        depth = key.count(".") + 1  # a mistyped group is compared with groups
-        near = difflib.get_close_matches(key, {".".join(name.split(".")[:depth]) for name in names}, 1)
-        return f"there is no option {key}" + (f"; did you mean {near[0]}?" if near else "; --help lists them")
+        return no_option(key, schema)
     text = str(causes[-1]).splitlines()[0].strip()
     text = next((form for said, form in FORMS.items() if said in text), text)
     override = re.search(r"override (.+)", str(error))
     where = re.sub(r"_(?==)", "", override.group(1), count=1) if override else key
     return f"{where}: {text}" if where and where not in text else text
-
-
-def group_choices(group: str, schema: type[Any]) -> list[str]:
-    """The files of a group of configs/; none where a script has no such group."""
-    if not any(field.name == group for field in fields(schema)):
-        return []
-    return sorted(path.stem for path in (CONFIGS / group).glob("*.yaml"))
-
-
-def help_text(main: Callable[..., None], schema: type[Any]) -> str:
-    """Every option of a script with its default and meaning."""
-    script = Path(sys.argv[0]).name
-    purpose = sys.modules[main.__module__].__doc__ or ""
-    lines = [purpose.strip(), "", f"python scripts/{script} [option=value ...]", ""]
-    for group in ("experiment", "data", "text", "model", "optimizer", "search"):
-        if choices := group_choices(group, schema):
-            lines.append(f"  {group}={'|'.join(choices)}")
-    lines.append("")
-    for name, default, meaning in options(schema):
-        lines.append(f"  {name}={default}")
-        lines.append(f"      {meaning}")
-    lines += [
-        "",
-        "A list or stack is quoted as one word: 'model.encoder.layers=[{channels: 256, kernel: 3, repeat: 4}]'.",
-        "A value with = or other special characters goes into inner quotes: 'data.root=\"a=b\"'.",
-        "Hydra's own flags: --cfg job prints the composed configuration, -m runs a sweep over comma-separated values.",
-    ]
-    return "\n".join(lines)
-
-
-def options(schema: type[Any], prefix: str = "") -> Iterator[tuple[str, str, str]]:
-    """(name, default, meaning) of every option of a dataclass tree."""
-    hints = typing.get_type_hints(schema)
-    for field in fields(schema):
-        if is_dataclass(hints[field.name]):
-            yield from options(hints[field.name], f"{prefix}{field.name}.")
-            continue
-        default = field.default if field.default_factory is NO_DEFAULT else field.default_factory()
-        yield f"{prefix}{field.name.removesuffix('_')}", show(default), field.metadata["help"]
-
-
-def show(value: Any) -> str:
-    """A default as one writes it on the command line."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, Enum):
-        choices = "|".join(member.value for member in type(value))
-        return f"{value.value} ({choices})"
-    if is_dataclass(value):
-        return "{" + ", ".join(f"{field.name}: {show(getattr(value, field.name))}" for field in fields(value)) + "}"
-    if isinstance(value, list):
-        if value and isinstance(value[0], Enum):
-            return f"[{', '.join(item.value for item in value)}] ({'|'.join(one.value for one in type(value[0]))})"
-        return "[" + ", ".join(show(item) for item in value) + "]"
-    return str(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -63,13 +63,18 @@ def read_json(path: Path, remedy: str) -> dict[str, Any]:
     return content
 
 
-def matching(pattern: str) -> list[Path]:
-    """What a path, or a pattern such as results/*, stands for: itself, or what it matches, none or more, sorted."""
+def matching(pattern: str, option: str) -> list[Path]:
+    """What a path, or a pattern such as results/*, stands for: itself, or what it matches, sorted.
+
+    UserError that names the ``option`` where a pattern matches nothing.
+    """
     path = Path(pattern)
     if path.exists() or not any(sign in pattern for sign in "*?["):  # a name may have brackets in it
         return [path]
     start = Path(path.anchor)
-    return sorted(start.glob(str(path.relative_to(start))))
+    if not (found := sorted(start.glob(str(path.relative_to(start))))):
+        raise UserError(f"{option}: {pattern} matches nothing; mend it, or leave it out")
+    return found
 
 
 def check_place(path: str, option: str) -> None:
@@ -77,6 +82,20 @@ def check_place(path: str, option: str) -> None:
     place = Path(path)
     if place.is_dir() or not place.parent.is_dir():
         raise UserError(f"{option}={path} cannot be written: it is a folder, or its folder does not exist; name a file")
+
+
+def check_outputs(outputs: Mapping[str, str | None], inputs: Mapping[str, Sequence[str | None]]) -> None:
+    """Before long work: ``check_place`` of every output that is a file, and UserError for one that is read, too, or
+    that another option writes. Both are paths by the option's name; null and "-" are no files."""
+    named = {Path(path).resolve(): option for option, paths in inputs.items() for path in paths if path is not None}
+    for option, path in outputs.items():
+        if path is None or path == "-":
+            continue
+        check_place(path, option)
+        place = Path(path).resolve()
+        if place in named and (place.is_file() or not place.exists()):  # anything may go to /dev/null
+            raise UserError(f"{option}={path} is the file of {named[place]}=, too: give another name")
+        named[place] = option
 
 
 def make_folder(folder: Path, option: str) -> None:

@@ -20,7 +20,7 @@ from convs2s.data.corpus import over_long
 from convs2s.data.lines import read_lines
 from convs2s.errors import UserError
 from convs2s.evaluation.models import load_models
-from convs2s.files import check_place, write_json
+from convs2s.files import check_outputs, write_json
 from convs2s.model import Seq2Seq
 from convs2s.model import build as build_model
 from convs2s.search.benchmark import Speed, as_json, measure, random_sources, spread
@@ -34,8 +34,7 @@ def main(config: BenchmarkGenerateConfig) -> None:
     for name in ("batches", "beams"):
         if min(getattr(config, name), default=0) < 1:
             raise UserError(f"{name}={getattr(config, name)}: give one or more numbers, each at least 1")
-    if config.output is not None:
-        check_place(config.output, "output")
+    check_outputs({"output": config.output}, {"checkpoint": [config.checkpoint], "input": [config.input]})
     if config.threads is not None:
         torch.set_num_threads(config.threads)
     rows, parameters = [], 0

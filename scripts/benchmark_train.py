@@ -15,11 +15,12 @@ from pathlib import Path
 import torch
 import yaml
 
-from convs2s.cli import CONFIGS, run
+from convs2s.cli import run
 from convs2s.config import BenchmarkTrainConfig, ModelConfig, TrainingConfig, check_minimum, from_plain
 from convs2s.errors import UserError
 from convs2s.files import check_place, write_json
 from convs2s.model import build
+from convs2s.options import CONFIGS
 from convs2s.training.benchmark import Shape, measure
 from convs2s.training.distributed import resolve_device
 

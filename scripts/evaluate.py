@@ -8,7 +8,7 @@ systems=[FILE,FILE] reference=FILE tells whether several such files differ by mo
 from __future__ import annotations
 
 from convs2s.cli import files, run
-from convs2s.config import DataConfig, EvaluateConfig
+from convs2s.config import DataConfig, EvaluateConfig, Metric
 from convs2s.errors import UserError
 from convs2s.evaluation.evaluate import evaluate_file, evaluate_split, show
 from convs2s.evaluation.systems import compare_systems, markdown, systems_option
@@ -24,6 +24,8 @@ def main(config: EvaluateConfig) -> None:
         raise UserError(f"{given[0]}= and {given[1]}= do not go together: give what to score once")
     refuse_what_does_not_fit(config, given[0])
     references = [] if config.reference is None else files("reference", config.reference)
+    if config.metrics == []:
+        raise UserError(f"metrics=[] is empty: name one or more of {', '.join(metric.value for metric in Metric)}")
     metrics = DataConfig().metrics if config.metrics is None else config.metrics
     if config.systems is not None:
         report = compare_systems(

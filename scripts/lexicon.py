@@ -14,6 +14,7 @@ from convs2s.cli import run
 from convs2s.config import LexiconConfig, check_minimum
 from convs2s.data.lines import read_pairs
 from convs2s.errors import UserError
+from convs2s.files import check_outputs
 from convs2s.messages import say
 from convs2s.search.alignment import ibm_model_1
 from convs2s.search.lexicon import count_links, lexicon_lines, read_links
@@ -26,6 +27,11 @@ def main(config: LexiconConfig) -> None:
     check_minimum("", config, {"iterations": 1, "max_pairs": 1})
     if config.alignment is not None and config.alignment_output is not None:
         raise UserError("alignment_output is for a learnt alignment: give it or alignment=, not both")
+    names = ("source", "target", "alignment", "checkpoint")
+    check_outputs(
+        {"output": config.output, "alignment_output": config.alignment_output},
+        {name: [getattr(config, name)] for name in names},
+    )
     if config.checkpoint is None:
         words = WhitespaceTokenizer([]).pieces
         split = (words, words)

@@ -41,6 +41,8 @@ PICTURES = (PictureFormat.png, PictureFormat.svg, PictureFormat.pdf)
 def main(config: PlotAttentionConfig) -> None:
     if config.alignment is not None and config.target is None:
         raise UserError("alignment= is that of a given translation: give target=, too")
+    if not config.formats and config.alignment is None:
+        raise UserError(f"formats=[] is empty: name one or more of {', '.join(kind.value for kind in PictureFormat)}")
     if set(PICTURES) & set(config.formats):
         figure_class()  # before anything is translated
     own = run_directory(Path(config.checkpoint)) / "attention"

@@ -11,12 +11,18 @@ from convs2s.cli import files, run
 from convs2s.config import ScoreConfig
 from convs2s.data.lines import read_pairs
 from convs2s.evaluation.models import load_models
+from convs2s.files import check_outputs
 from convs2s.search.scoring import HEADER, score_lines
 from convs2s.search.streams import open_output
 
 
 def main(config: ScoreConfig) -> None:
-    models, tokenizers = load_models(files("checkpoint", config.checkpoint), config.device, config.search.precision)
+    config.search.check()
+    paths = files("checkpoint", config.checkpoint)
+    check_outputs(
+        {"output": config.output}, {"checkpoint": paths, "source": [config.source], "target": [config.target]}
+    )
+    models, tokenizers = load_models(paths, config.device, config.search.precision)
     with open_output(config.output) as write:
         write(HEADER)
         pairs = read_pairs(config.source, config.target)

@@ -21,6 +21,7 @@ from convs2s.config import TranslateConfig
 from convs2s.data.opening import SUFFIXES
 from convs2s.errors import UserError
 from convs2s.evaluation.models import block_size, load_translator
+from convs2s.files import check_outputs
 from convs2s.messages import say
 from convs2s.search.output import HEADER, open_attention, output_lines
 from convs2s.search.streams import open_output, read_blocks
@@ -32,9 +33,13 @@ from convs2s.training.checkpoint import build_tokenizers, load
 def main(config: TranslateConfig) -> None:
     if config.attention_layers and Path(config.attention or "").suffix not in (".npz", ".jsonl"):
         raise UserError("attention_layers=true needs a place to write them: add attention=FILE.npz or FILE.jsonl")
-    if config.attention is not None and Path(config.attention).resolve() == Path(config.output).resolve():
-        raise UserError("attention and output name the same file: give two")
+    config.search.check()
     paths = files("checkpoint", config.checkpoint)
+    check_outputs(
+        {"output": config.output, "attention": config.attention},
+        {"checkpoint": paths, "input": [config.input]}
+        | {name: [path] for name, path in config.search.lexicons().items()},
+    )
     name = "standard input" if config.input == "-" else config.input
     terminal = config.input == "-" and sys.stdin.isatty()
     workers = 1 if terminal else config.search.workers  # with several, the first answer comes after some lines

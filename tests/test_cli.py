@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 from dataclasses import fields, is_dataclass
@@ -11,8 +12,8 @@ from typing import Any, get_type_hints
 import pytest
 from runs import assert_same_state, metrics, tiny_config, trained
 
-from convs2s.cli import options
 from convs2s.config import EvaluateConfig, TrainConfig, TranslateConfig
+from convs2s.options import options
 from convs2s.training import checkpoint
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -36,7 +37,7 @@ def test_help_shows_every_option_with_its_meaning(name: str) -> None:
     assert shown.returncode == 0
     listed = list(options(SCRIPTS[name]))
     assert len(listed) == leaves(SCRIPTS[name])
-    for option, default, meaning in listed:
+    for option, default, meaning, _ in listed:
         assert f"  {option}={default}\n      {meaning}\n" in shown.stdout
         assert len(meaning) > 10, option
 
@@ -55,8 +56,12 @@ MISTAKES = [
         ("data.test={more: [a, b]}",),
         "error: data.test.more is a new entry: write it with a plus, +data.test.more=VALUE",
     ),
-    (("data.train=[a, b]",), "names own files, but data=quickstart writes its own: add data=files"),
+    (("++training.max_epoch=1",), "error: there is no option training.max_epoch; did you mean training.max_epochs?"),
+    (("+data.tset.x=[a, b]",), "error: there is no option data.tset; did you mean data.test?"),
+    (("+colour=red",), "error: there is no option colour; --help lists them"),
+    (("data.train=[a, b]",), "but data.train, valid or test names files: add data=files for the files"),
     (("--fast",), "error: there is no flag --fast; options are written name=value, --help lists them"),
+    (("data.train=[nö.txt,b]",), 'cannot be read; write name=value, and lists as --help shows: ["größe 1.txt",b.txt]'),
     (("model.decoder.attention=[4]",), "error: model.decoder.attention: there is no layer 4"),
     (("model.dropout=1.5",), "error: model.dropout_source (or model.dropout)=1.5 must be at least 0"),
     (("search=null",), "error: search=null: there is no such choice, only beam, greedy"),
@@ -97,10 +102,24 @@ def test_a_missing_checkpoint_is_named(name: str, tmp_path: Path) -> None:
     assert len(failed.stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize(("closed", "status"), [("<&-", 1), (">&-", 1), ("2>&-", 0), (">&- --help", 1)])
+def test_a_closed_stream_fails_as_a_file_would(closed: str, status: int, tmp_path: Path) -> None:
+    """Fault: a trace about None, a lost translation with status 0, or text in a file that got the stream's number."""
+    config = tiny_config(tmp_path, training__max_updates=0)
+    trained(config)
+    program = [sys.executable, ROOT / "scripts" / "translate.py", f"checkpoint={config.run_dir}/checkpoints/last.pt"]
+    command = f"echo w1 w2 | {shlex.join(map(str, program))} search.max_length=3 {closed}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, encoding="utf-8")
+    assert done.returncode == status
+    errors = [line for line in done.stderr.splitlines() if not line.startswith("warning: ")]
+    assert errors == ["error: standard input or output: Bad file descriptor"] * status
+    assert len(done.stdout.splitlines()) == 1 - status
+
+
 def test_a_path_with_spaces_and_signs(tmp_path: Path) -> None:
     """Fault: a folder with =, blanks, commas or letters beyond ASCII cannot be named on the command line."""
     folder = tmp_path / "größe = 1, zwei (3)"
-    arguments = (f'data.root="{folder}/raw"', f'data.prepared_dir="{folder}/prepared"')
+    arguments = (f"data.root={folder}/raw", f'data.prepared_dir="{folder}/prepared"')
     prepared = script("prepare", "data.generate=[20, 5, 5]", "text.vocabulary_size=200", *arguments, cwd=tmp_path)
     assert prepared.returncode == 0, prepared.stderr
     assert (folder / "prepared" / "manifest.json").exists()

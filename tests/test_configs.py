@@ -14,9 +14,10 @@ from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf, open_dict
 
-from convs2s.cli import CONFIGS, plain, register
+from convs2s.cli import plain, register
 from convs2s.config import Architecture, EvaluateConfig, LayerConfig, ModelConfig, TrainConfig, TranslateConfig
 from convs2s.model import ConvS2S, build
+from convs2s.options import CONFIGS
 
 EXPERIMENTS = sorted(path.stem for path in (CONFIGS / "experiment").glob("*.yaml"))
 TABLES = ["figure2_decoder", "figure2_encoder", "table4", "table5", "table7", "table8"]

@@ -25,9 +25,9 @@ import pytest
 from helpers import GOLDEN
 from readme_python import CLIENT
 
-from convs2s.cli import options
 from convs2s.config import TrainConfig
 from convs2s.data.builtin.splits import generate
+from convs2s.options import options
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
@@ -206,7 +206,7 @@ def test_what_it_names_exists() -> None:
             assert target[1:] in headings if target.startswith("#") else (ROOT / target).exists(), target
     for path in re.findall(r"`((?:convs2s|tests|scripts|docs|configs)/[\w/.]*)`", text):
         assert (ROOT / path).exists(), path
-    known = {name for name, _, _ in options(TrainConfig)}
+    known = {name for name, *_ in options(TrainConfig)}
     for name in re.findall(r"`'?(\w+\.[\w.]+)=", text):
         assert name in known, name
     for name in re.findall(r"`(?:experiment=)?((?:wmt1|gigaword|figure2|table|multi30k_)\w*)`", text):

@@ -13,18 +13,24 @@ from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 from runs import tiny_config, trained, write_corpus
 
-from convs2s.cli import CONFIGS, one_line, one_line_failures, plain, quiet_interrupt, register
+from convs2s.cli import one_line, one_line_failures, plain, quiet_interrupt, register
 from convs2s.config import (
     Annealing,
     AverageConfig,
     BenchmarkDataConfig,
     BenchmarkGenerateConfig,
     BenchmarkTrainConfig,
+    LexiconConfig,
+    PlotAttentionConfig,
+    ScoreConfig,
+    SearchConfig,
+    SelectionConfig,
     TrainConfig,
     TranslateConfig,
 )
 from convs2s.errors import UserError
 from convs2s.files import atomic
+from convs2s.options import CONFIGS
 from convs2s.training.checks import check_lexicons, make_directory
 
 SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"
@@ -32,7 +38,7 @@ SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"
 MISREAD = {
     "foo": "foo: cannot be read; write name=value",
     "run_dir='a": "run_dir='a: cannot be read; write name=value",
-    "seed=1,2": "seed=1,2: several values; write a list as [A, B], or add -m for a sweep",
+    "seed=1,2": "seed=1,2: several values; write a list as [A, B], one text in inner quotes",
     "data.train=foo": "data.train=foo: a list is wanted, written [A, B]",
     "data.test=[a,b]": "data.test=[a,b]: named entries are wanted, written {NAME: VALUE}",
     "model.encoder.layers=[{channels: x, kernel: 3}]": "layers=[{channels: x, kernel: 3}]: Value 'x' of type 'str'",
@@ -58,6 +64,7 @@ def test_a_misread_override_says_how_to_write_it(override: str) -> None:
 IMPOSSIBLE: dict[str, tuple[dict[str, Any], str]] = {
     "seed": ({"seed": -1}, "seed=-1 must be at least 0"),
     "data seed": ({"data__seed": -1}, "data.seed=-1 must be at least 0"),
+    "metrics": ({"data__metrics": []}, "data.metrics=[] is empty: name one or more of bleu, chrf, ter, rouge"),
     "columns": ({"data__columns": ["de"]}, "data.columns must name two columns, [source, target], not ['de']"),
     "large seed": ({"seed": 1 << 31}, "and below 2147483648"),
     "bottleneck": ({"model__bottleneck": -1}, "model.bottleneck=-1 must be at least 0"),
@@ -105,6 +112,13 @@ def test_a_run_has_a_directory_of_its_own(tmp_path: Path, monkeypatch: pytest.Mo
     assert not list(tmp_path.iterdir())
 
 
+def test_what_follows_training_has_its_place(tmp_path: Path) -> None:
+    """Fault: after days of training, translations/ turns out to be a file."""
+    (tmp_path / "translations").touch()
+    with pytest.raises(UserError, match="translations is a file: remove it, or give another run_dir"):
+        make_directory(tmp_path)
+
+
 OWN: list[tuple[str, Any, str]] = [
     ("translate", TranslateConfig(checkpoint="x", attention_layers=True), "attention_layers=true needs a place"),
     (
@@ -112,7 +126,22 @@ OWN: list[tuple[str, Any, str]] = [
         TranslateConfig(checkpoint="x", attention="a.txt", attention_layers=True),
         "add attention=FILE.npz or FILE.jsonl",
     ),
-    ("translate", TranslateConfig(checkpoint="x", output="a", attention="./a"), "name the same file: give two"),
+    ("translate", TranslateConfig("x", output="a", attention="./a"), "attention=./a is the file of output=, too"),
+    ("translate", TranslateConfig(["y", "x"], output="./x"), "output=./x is the file of checkpoint=, too"),
+    ("translate", TranslateConfig("x", "text", "text"), "output=text is the file of input=, too: give another name"),
+    (
+        "translate",
+        TranslateConfig("x", attention="l", search=SearchConfig(selection=SelectionConfig("l"))),
+        "attention=l is the file of search.selection.lexicon=, too",
+    ),
+    ("translate", TranslateConfig("x", search=SearchConfig(lenpen=1e3)), "search.lenpen=1000.0 must be at least -10"),
+    ("score", ScoreConfig("x", "s", "t", output="t"), "output=t is the file of target=, too"),
+    ("score", ScoreConfig("x", "s", "t", search=SearchConfig(beam=0)), "search.beam=0 must be at least 1"),
+    ("lexicon", LexiconConfig("s", "t", output="s"), "output=s is the file of source=, too"),
+    ("lexicon", LexiconConfig("s", "t", output="o", alignment_output="o"), "alignment_output=o is the file of output="),
+    ("average", AverageConfig(["x", "y"], "y"), "output=y is the file of checkpoints=, too"),
+    ("benchmark_generate", BenchmarkGenerateConfig(checkpoint="x", output="x"), "output=x is the file of checkpoint="),
+    ("plot_attention", PlotAttentionConfig("x", formats=[]), "formats=[] is empty: name one or more of png, svg"),
     ("benchmark_train", BenchmarkTrainConfig(output="/none/x"), "output=/none/x cannot be written"),
     ("benchmark_generate", BenchmarkGenerateConfig(output="/none/x"), "output=/none/x cannot be written"),
     ("benchmark_data", BenchmarkDataConfig(output="/"), "output=/ cannot be written"),

@@ -127,9 +127,15 @@ class DataConfig:
             raise UserError(f"data.source and data.target are both {self.source}: a corpus has two sides")
         languages = (self.source, self.target)
         written = {f"{split}.{language}" for split in ("train", "valid", "test") for language in languages}
-        if self.generate and not {*self.train, *self.valid} <= written:
+        named = {*self.train, *self.valid}.union(*self.test.values())
+        if self.generate and not named <= written:
             raise UserError(
-                "data.train or data.valid names own files, but data=quickstart writes its own: add data=files"
+                f"data.generate={self.generate} writes its own text, but data.train, valid or test names files: add "
+                "data=files for the files, or data=quickstart for its own"
+            )
+        if not self.metrics:
+            raise UserError(
+                f"data.metrics=[] is empty: name one or more of {', '.join(metric.value for metric in Metric)}"
             )
         least = {"seed": 0, "min_length": 0, "max_length": 1, "max_ratio": 1, "max_pieces": 1}
         check_minimum("data", self, {**least, "valid_every": 2, "max_pairs": 1, "workers": 0})

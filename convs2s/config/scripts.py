@@ -267,9 +267,10 @@ class CompareConfig:
         "run directories, folders of them, or patterns ('results/*'), e.g. '[runs/a,runs/b]'; empty: the published "
         "figures alone",
     )
-    benchmarks: list[str] = option(
-        ["results/benchmarks/*.json"],
-        "what scripts/benchmark.py generate and train wrote with output=FILE, files or patterns: our speeds",
+    benchmarks: list[str] | None = option(
+        None,
+        "what scripts/benchmark.py generate and train wrote with output=FILE, files or patterns: our speeds; null: "
+        "what is kept in results/benchmarks",
     )
     output: str | None = option(None, "folder for results.md, results.csv and results.html; null: none")
     document: str | None = option(

@@ -58,6 +58,8 @@ class UnknownWordsConfig:
     lexicon: str | None = option(None, "file of aligned words (scripts/lexicon.py); null: always copy")
 
 
+LARGEST_LENPEN = 10  # the longest table's length to this power is still a float32
+
 NO_FIGURES = ("nbest", "batch_size", "batch_tokens", "workers")  # options that no score depends on
 
 
@@ -98,6 +100,13 @@ class SearchConfig:
     selection: SelectionConfig = group(SelectionConfig)
     unknown: UnknownWordsConfig = group(UnknownWordsConfig)
 
+    def lexicons(self) -> dict[str, str | None]:
+        """The files of aligned words, by option."""
+        return {
+            "search.selection.lexicon": self.selection.lexicon,
+            "search.unknown.lexicon": self.unknown.lexicon,
+        }
+
     def check(self) -> None:
         """Raise UserError for a value that cannot work, naming the option."""
         counts = dict.fromkeys(("beam", "nbest", "batch_size", "batch_tokens", "workers"), 1)
@@ -105,6 +114,10 @@ class SearchConfig:
         check_minimum("search", self, {**counts, **lengths})
         if self.min_length > self.max_length and not self.max_length_ratio:
             raise UserError(f"search.min_length={self.min_length} must be at most search.max_length={self.max_length}")
+        if abs(self.lenpen) > LARGEST_LENPEN:
+            raise UserError(
+                f"search.lenpen={self.lenpen} must be at least -{LARGEST_LENPEN} and at most {LARGEST_LENPEN}"
+            )
         for name in ("lenpen", "unkpen", "subwordpen", "covpen"):
             if not math.isfinite(getattr(self, name)):
                 raise UserError(f"search.{name}={getattr(self, name)} must be a finite number")

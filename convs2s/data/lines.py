@@ -99,12 +99,15 @@ def read_all_pairs(source: Text, target: Text, skip: bool) -> Iterator[tuple[str
     first, second = _as_side(source), _as_side(target)
     total = 0
     for parts in zip(first.parts, second.parts, strict=True):  # part by part: an error names the right file
-        lines = (_part_lines(part, skip) for part in parts)
+        lines = [_part_lines(part, skip) for part in parts]
+        count = 0
         for one, other in zip_longest(*lines, fillvalue=_MISSING):
             if one == _MISSING or other == _MISSING:
-                raise _unequal(*parts)
-            total += 1
+                rest = 1 + sum(1 for _ in zip_longest(*lines))  # of the longer
+                raise _unequal(parts, (count + rest * (one != _MISSING), count + rest * (other != _MISSING)))
+            count += 1
             yield one, other
+        total += count
     if total == 0:
         raise UserError(f"{source} and {target} are empty")
 
@@ -112,16 +115,16 @@ def read_all_pairs(source: Text, target: Text, skip: bool) -> Iterator[tuple[str
 _MISSING = "\n"  # no line can be this
 
 
-def _unequal(source: Part, target: Part) -> UserError:
-    """Both counts, and the first place where the sides may have parted ways. Reads both once more."""
-    counts, blank = [0, 0], ""
-    sides = (source, target)
-    for pair in zip_longest(*(_part_lines(part, skip=True) for part in sides), fillvalue=_MISSING):
-        for i, line in enumerate(pair):
-            counts[i] += line != _MISSING
-            if not blank and line == "" and pair[1 - i] not in ("", _MISSING):
-                blank = f"; the first blank line against text is {sides[i]}, line {counts[i]}"
-    longer = source if counts[0] > counts[1] else target
+def _unequal(sides: tuple[Part, Part], counts: tuple[int, int]) -> UserError:
+    """Both counts, and where both can be read once more, the first place where they may have parted ways."""
+    blank = ""
+    if all(part.path.is_file() for part in sides):  # a pipe is over
+        pairs = zip(*(_part_lines(part, skip=True) for part in sides), strict=False)
+        for number, pair in enumerate(pairs, start=1):
+            if "" in pair and pair != ("", ""):
+                blank = f"; the first blank line against text is {sides[pair.index('')]}, line {number}"
+                break
+    (source, target), longer = sides, sides[counts[1] > counts[0]]
     return UserError(
         f"{source} has {counts[0]:,} lines but {target} has {counts[1]:,}; line n of one must belong to line n of the"
         f" other: {longer} goes on alone from line {min(counts) + 1:,}{blank}"

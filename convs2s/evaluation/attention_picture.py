@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from convs2s.errors import UserError
 
 COLUMNS = 4  # panels beside each other
+LONGEST = 40  # characters of a piece that are shown; with 200,000 matplotlib works for minutes
 
 
 def figure_class() -> Any:
@@ -27,6 +28,16 @@ def figure_class() -> Any:
     return Figure
 
 
+def shortened(piece: str) -> str:
+    """What is shown of a piece."""
+    return piece if len(piece) <= LONGEST else f"{piece[: LONGEST - 1]}…"
+
+
+def room(pieces: Sequence[str]) -> float:
+    """Inches that the longest of some labels takes beside a panel."""
+    return max(1.2, 0.5 + 0.08 * max(map(len, pieces), default=0))
+
+
 def draw(
     path: Path, source: Sequence[str], target: Sequence[str], weights: NDArray[np.floating], numbers: Sequence[int]
 ) -> None:
@@ -34,11 +45,12 @@ def draw(
 
     The format follows from the path's suffix. Raises UserError where matplotlib is missing or the disk refuses.
     """
+    source, target = ([shortened(piece) for piece in pieces] for pieces in (source, target))
     panels = [(f"layer {number}", layer) for number, layer in zip(numbers, weights, strict=True)]
     panels.append(("average", weights.mean(0)))
     columns = min(COLUMNS, len(panels))
     rows = math.ceil(len(panels) / columns)
-    width, height = 1.2 + 0.24 * len(source), 1.2 + 0.24 * len(target)
+    width, height = room(target) + 0.24 * len(source), room(source) + 0.24 * len(target)
     figure = figure_class()(figsize=(columns * width, rows * height), layout="constrained")
     grid = figure.subplots(rows, columns, squeeze=False)
     for i, axes in enumerate(grid.flat):

@@ -70,6 +70,8 @@ def evaluate_split(
         data = replace(data, root=root)
     if files is None and not data.train:
         raise UserError(f"{paths[0]} knows no data, as converted models do: give source= and reference=")
+    if files is None and split == "train":
+        raise UserError("split=train: valid and the test splits are scored; give source= and reference= for other text")
     source, *targets = split_paths(data, split, say) if files is None else map(Path, files)
     sources, *raw = read_aligned(source, *targets)
     references = [[remove_joiners(line, config.text.joiner) for line in text] for text in raw]

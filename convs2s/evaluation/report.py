@@ -61,6 +61,8 @@ def report(config: CompareConfig) -> None:
 
 def written(path: Path, document: Sequence[Section], command: str) -> str:
     """The document at ``path`` as it will be: its marked tables renewed, or, where it has no marks, all of it."""
+    if path.exists() and not path.is_file():  # /dev/full has no end
+        raise UserError(f"document={path}: no file; name one, such as document=RESULTS.md")
     try:
         before = path.read_text(encoding="utf-8") if path.exists() else ""
     except (OSError, ValueError) as error:
@@ -73,7 +75,7 @@ def written(path: Path, document: Sequence[Section], command: str) -> str:
 def own_command(config: CompareConfig) -> str:
     """The command that writes the same again."""
     options = [f"runs=[{','.join(config.runs)}]"]
-    if config.benchmarks != CompareConfig().benchmarks:
+    if config.benchmarks is not None:
         options.append(f"benchmarks=[{','.join(config.benchmarks)}]")
     options += [f"output={config.output}"] * (config.output is not None)
     options += [f"document={config.document}"] * (config.document is not None)

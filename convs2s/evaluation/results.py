@@ -116,7 +116,7 @@ def checkpoints(report: Report) -> list[Report]:
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A Markdown table that reads well as text, too: numbers (all but the first and a last column of words) right."""
-    lines = [list(head), *(list(row) for row in rows)]
+    lines = [[cell.replace("|", "\\|") for cell in line] for line in (head, *rows)]
     widths = [max(3, *(len(line[i]) for line in lines)) for i in range(len(head))]
     right = [i > 0 and all(not line[i] or not line[i][-1].isalpha() for line in lines[1:]) for i in range(len(head))]
     shown = [

@@ -42,13 +42,13 @@ class RunRecord:
 def find_runs(patterns: Sequence[str]) -> list[Path]:
     """The run directories that runs= names, sorted.
 
-    A folder without config.yaml stands for the runs below it, a pattern (results/*) for the folders it matches, none
-    or more, but not for that of kept benchmarks. Raises UserError for a folder that is not there, and for one that
-    neither is a run nor holds any.
+    A folder without config.yaml stands for the runs below it, a pattern (results/*) for the folders it matches, but
+    not for that of kept benchmarks. Raises UserError for a folder that is not there, one that neither is a run nor
+    holds any, a pattern that matches nothing.
     """
     found: set[Path] = set()
     for pattern in patterns:
-        folders = matching(pattern)
+        folders = matching(pattern, "runs")
         if folders != [Path(pattern)]:
             folders = [folder for folder in folders if folder.is_dir() and folder.name != BENCHMARKS]
         for folder in folders:
@@ -101,7 +101,9 @@ def read_epochs(path: Path) -> list[dict[str, Any]]:
         try:
             values = json.loads(line)
             if values["kind"] == "epoch":
-                if not (isinstance(values["epoch"], int) and 1 <= values["valid_perplexity"] < math.inf):
+                if not math.isfinite(values["valid_perplexity"]):
+                    raise UserError(f"{path}, line {number}: validation without a finite figure; leave this run out")
+                if not (isinstance(values["epoch"], int) and values["valid_perplexity"] >= 1):
                     raise ValueError("an epoch is a whole number, its perplexity one of at least 1")
                 epochs.append(values)
         except (ValueError, KeyError, TypeError) as error:

@@ -18,6 +18,8 @@ from convs2s.evaluation.paper import Case, SpeedTable
 from convs2s.evaluation.places import cleaned, command_of
 from convs2s.files import matching
 
+KEPT = Path("results/benchmarks")
+
 
 @dataclass(frozen=True)
 class Benchmark:
@@ -55,12 +57,16 @@ class SpeedResult:
         return list(zip(self.table.cases, self.ours, strict=True))
 
 
-def find_benchmarks(patterns: Sequence[str]) -> list[Benchmark]:
-    """The files that benchmarks= names, read; UserError for one that is not there or is none.
+def find_benchmarks(patterns: Sequence[str] | None) -> list[Benchmark]:
+    """The files that benchmarks= names, or where it is null those that are kept, read.
 
-    A pattern (results/benchmarks/*.json) stands for the files that it matches, none or more.
+    A pattern (measured/*.json) stands for the files that it matches. Raises UserError for one that matches nothing, and
+    for a file that is not there or holds no speeds.
     """
-    return [read_benchmark(path) for path in sorted({path for pattern in patterns for path in matching(pattern)})]
+    if patterns is None:
+        return [read_benchmark(path) for path in sorted(KEPT.glob("*.json"))]
+    found = {path for pattern in patterns for path in matching(pattern, "benchmarks")}
+    return [read_benchmark(path) for path in sorted(found)]
 
 
 def read_benchmark(path: Path) -> Benchmark:

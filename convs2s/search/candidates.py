@@ -19,7 +19,8 @@ from convs2s.text.vocabulary import UNK
 
 def length_limits(config: SearchConfig, lengths: Ints, table: int) -> Ints:
     """Pieces that a translation of each source, of (N,) pieces with </s>, may have before its own </s>."""
-    limits = np.floor(config.max_length_ratio * lengths + 1e-9).astype(np.int64) + config.max_length
+    ratio = min(config.max_length_ratio, table)  # more is no more
+    limits = np.floor(ratio * lengths + 1e-9).astype(np.int64) + config.max_length
     capped: Ints = np.minimum(limits, table - 1)
     return capped
 

@@ -60,7 +60,7 @@ def lexicon_lines(lexicon: Lexicon) -> Iterator[str]:
 
 def check_lexicon(option: str, path: str) -> None:
     """Refuse a lexicon that is not there."""
-    if not Path(path).is_file():
+    if not Path(path).exists() or Path(path).is_dir():  # a pipe is fine
         raise UserError(f"{option}={path}: there is no such file; scripts/lexicon.py writes one")
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -41,8 +40,7 @@ class Score:
     @property
     def score(self) -> float:
         """As a search ranks it: log-probability / length ** lenpen."""
-        with np.errstate(over="ignore", divide="ignore"):
-            return float(self.log_probability / np.float64(len(self.tokens)) ** self.lenpen)
+        return self.log_probability / float(len(self.tokens) ** self.lenpen)
 
     @property
     def perplexity(self) -> float:

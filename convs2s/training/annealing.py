@@ -16,8 +16,8 @@ class Schedule:
     annealing: bool = False
     previous_loss: float | None = None  # validation loss of the last epoch that did not shrink the rate
 
-    def end_epoch(self, epoch: int, valid_loss: float, config: OptimizerConfig) -> str | None:
-        """Take note of an epoch's validation loss; returns why training ends, or None to go on.
+    def end_epoch(self, epoch: int, valid_loss: float, config: OptimizerConfig) -> None:
+        """Take note of an epoch's validation loss.
 
         ``epoch`` counts from 1. "fast" shrinks after every epoch once the loss has not fallen; "slow" asks anew
         each epoch.
@@ -28,9 +28,12 @@ class Schedule:
             if self.annealing or stalled or forced:
                 self.lr /= config.shrink
                 self.annealing = config.annealing == Annealing.fast
-                if self.lr < config.min_lr:
-                    return f"annealing ended: lr {self.lr:.1e} is below optimizer.min_lr={config.min_lr:.1e}"
-                return None
+                return
         if math.isfinite(valid_loss):
             self.previous_loss = valid_loss
-        return None
+
+    def ended(self, config: OptimizerConfig) -> str | None:
+        """Why training is at its end, None where it is not: the rate has shrunk below ``optimizer.min_lr``."""
+        if self.lr >= min(config.lr, config.min_lr):
+            return None
+        return f"annealing ended: lr {self.lr:.1e} is below optimizer.min_lr={config.min_lr:.1e}"

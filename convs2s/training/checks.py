@@ -15,11 +15,7 @@ from convs2s.search.lexicon import check_lexicon
 
 def check_lexicons(config: TrainConfig) -> None:
     """Refuse lexicons that are not there, those of the search after training, too."""
-    lexicons = {
-        "training.selection.lexicon": config.training.selection.lexicon,
-        "search.selection.lexicon": config.search.selection.lexicon,
-        "search.unknown.lexicon": config.search.unknown.lexicon,
-    }
+    lexicons = {"training.selection.lexicon": config.training.selection.lexicon, **config.search.lexicons()}
     for name, path in lexicons.items():
         if path is not None:
             check_lexicon(name, path)
@@ -43,6 +39,9 @@ def make_directory(directory: Path) -> None:
         (directory / ".lock").touch()
     except OSError as error:
         raise UserError(f"run_dir={directory}: {error.strerror}; give another run_dir") from error
+    for folder in (directory / name for name in ("translations", "evaluation")):  # for when training is over
+        if folder.exists() and not folder.is_dir():
+            raise UserError(f"{folder} is a file: remove it, or give another run_dir")
 
 
 def check_data(data: Prepared, config: TrainConfig, log: Log) -> None:

@@ -27,11 +27,11 @@ def train(config: TrainConfig) -> None:
     """
     try:
         with connected(config.training.device) as world, Run.open(config, world) as run:
-            while run.progress.finished is None:
+            while (reason := run.over()) is None:
                 if train_epoch(run):
                     run.save("last")  # whatever happens while it is validated
                     run.end_epoch(validate(run))
-            run.end()
+            run.end(reason)
     except BrokenPipeError:  # who read our messages has gone
         raise
     except OSError as error:  # a full disk, a directory that vanished
@@ -59,8 +59,6 @@ def train_epoch(run: Run) -> bool:
     with closing(ahead(share, starts, training.prefetch)) as prepared:
         for start, batches in prepared:
             if training.max_updates is not None and progress.update >= training.max_updates:
-                progress.finished = f"training.max_updates={training.max_updates} reached"
-                run.save("last")
                 return False
             outcome = run.updater(batches, progress.update)
             run.end_update(outcome, batches, min(group, len(order) - start))

@@ -18,6 +18,7 @@ from convs2s.text.sentencepiece_tokenizer import WORD_START
 
 CELL = 14  # pixels of a weight, and of a line of text
 MARGIN = 3
+LONGEST = 40  # characters of a piece that are shown
 
 
 def picture(attention: NDArray[np.floating], source: Sequence[str], target: Sequence[str]) -> NDArray[np.uint8]:
@@ -49,7 +50,7 @@ def find_font() -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
 def labels(pieces: Sequence[str]) -> Image.Image:
     """A piece a line, (lines x CELL) pixels high and as wide as the longest."""
     font = find_font()
-    shown = [piece.replace(WORD_START, "_") for piece in pieces]  # which few fonts have
+    shown = [piece[:LONGEST].replace(WORD_START, "_") for piece in pieces]  # which few fonts have
     width = int(max((font.getlength(piece) for piece in shown), default=0)) + 2 * MARGIN
     image = Image.new("L", (width, CELL * len(shown)), 255)
     for number, piece in enumerate(shown):

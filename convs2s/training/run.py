@@ -49,7 +49,6 @@ class Progress:
     best_bleu: float = -1.0  # highest validation BLEU; -1: none yet
     best_epoch: int = 0  # of best.pt
     metrics_bytes: int = 0  # length of metrics.jsonl
-    finished: str | None = None  # why training ended
 
 
 class Run:
@@ -154,22 +153,20 @@ class Run:
         self.updater.scaler.load_state_dict(saved["scaler"])
         self.schedule = Schedule(**saved["schedule"])
         self.progress = Progress(**saved["progress"])
-        if self.progress.finished is not None and self.limit_raised(self.progress.finished):
-            self.progress.finished = None
-        if self.progress.finished is None and self.progress.epoch > self.config.training.max_epochs:
-            self.progress.finished = f"training.max_epochs={self.config.training.max_epochs} reached"
         self.say(f"resuming {path} at epoch {self.progress.epoch}, update {self.progress.update}")
         return path
 
-    def limit_raised(self, finished: str) -> bool:
-        """Whether what ended the run no longer would."""
+    def over(self) -> str | None:
+        """Why training is at its end, None where it is not. A limit that was raised since lets a run go on."""
         progress, training = self.progress, self.config.training
-        more = {
-            "training.max_epochs": progress.epoch <= training.max_epochs,
-            "training.max_updates": training.max_updates is None or progress.update < training.max_updates,
-            "annealing": self.schedule.lr >= self.config.optimizer.min_lr,
-        }
-        return any(finished.startswith(limit) and raised for limit, raised in more.items())
+        if reason := self.schedule.ended(self.config.optimizer):
+            return reason
+        if progress.epoch > training.max_epochs:
+            return f"training.max_epochs={training.max_epochs} reached"
+        inside = progress.batch < len(self.batches)  # else what is done of the epoch is validated first
+        if inside and training.max_updates is not None and progress.update >= training.max_updates:
+            return f"training.max_updates={training.max_updates} reached"
+        return None
 
     def save(self, name: str) -> None:
         """Write checkpoints/NAME.pt; only the first process does."""
@@ -268,7 +265,7 @@ class Run:
         progress, training = self.progress, self.config.training
         epoch, train_loss = progress.epoch, progress.loss / max(1, progress.tokens)
         lr, best = self.schedule.lr, self.note_best(valid)
-        reason = self.schedule.end_epoch(epoch, valid.loss, self.config.optimizer)
+        self.schedule.end_epoch(epoch, valid.loss, self.config.optimizer)
         if self.journal is not None:
             self.journal.close_bar()
             values = {
@@ -292,9 +289,6 @@ class Run:
         progress.epoch, progress.batch, progress.loss, progress.tokens = epoch + 1, 0, 0.0, 0
         for group in self.optimizer.param_groups:
             group["lr"] = self.schedule.lr
-        if reason is None and epoch >= training.max_epochs:
-            reason = f"training.max_epochs={training.max_epochs} reached"
-        progress.finished = reason
         if best:
             self.save("best")
         if training.keep is not None and epoch % training.keep == 0:
@@ -306,9 +300,11 @@ class Run:
         if self.stop_signal.anywhere(self.world):  # at the run's end, too: what is left is to translate
             raise Stopped(self.stop_signal.number)
 
-    def end(self) -> None:
+    def end(self, reason: str) -> None:
         """Say why training ended; TensorBoard's table of runs gets the options and the best scores."""
         progress = self.progress
+        if progress.batch or not progress.update:  # by max_updates, inside an epoch
+            self.save("last")
         if self.journal is not None and progress.best_epoch:
             options = flatten(
                 {key: value for key, value in to_plain(self.config).items() if key not in ("data", "run_dir")}
@@ -318,7 +314,7 @@ class Run:
                 scores["best/valid_bleu"] = progress.best_bleu
             self.journal.hyperparameters(options, scores, progress.update)
         best = f"; best epoch {progress.best_epoch}" if progress.best_epoch else ""
-        self.say(f"training ended after {progress.update} updates: {progress.finished}{best}")
+        self.say(f"training ended after {progress.update} updates: {reason}{best}")
 
     def note_best(self, valid: Validation) -> bool:
         """Take note of the current epoch's figures; whether it is the best so far, by training.best_by."""

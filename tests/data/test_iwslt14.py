@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from hydra import compose, initialize_config_dir
 
-from convs2s.cli import CONFIGS, plain, register
+from convs2s.cli import plain, register
 from convs2s.config import TrainConfig
 from convs2s.data.lines import read_lines, read_pairs
 from convs2s.data.prepare import prepare, split_paths
+from convs2s.options import CONFIGS
 
 pytest.importorskip("sacremoses")
 SETS = ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")

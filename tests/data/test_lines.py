@@ -133,6 +133,27 @@ def test_unequal_counts_are_refused_with_both(tmp_path: Path, counts: tuple[int,
         list(read_pairs(source, target))
 
 
+def test_unequal_pipes_are_refused_with_both_counts(tmp_path: Path) -> None:
+    """Fault: the refusal waits for ever for a pipe that is over."""
+    texts = {"a": b"x\n\ny\nz\n", "b": b"x\ny\n"}
+    writers = []
+    for name, text in texts.items():
+        os.mkfifo(tmp_path / name)
+        writers.append(threading.Thread(target=(tmp_path / name).write_bytes, args=[text]))
+        writers[-1].start()
+    with pytest.raises(UserError, match=r"a has 4 lines but \S*b has 2; .*a goes on alone from line 3$"):
+        list(read_pairs(tmp_path / "a", tmp_path / "b"))
+    for writer in writers:
+        writer.join()
+
+
+def test_the_first_blank_line_is_told(tmp_path: Path) -> None:
+    """Fault: the place where the sides parted ways is not named, or is the other side's."""
+    source, target = write(tmp_path / "a", "1\n\n3\n\n5\n"), write(tmp_path / "b", "1\n\n3\n4\n")
+    with pytest.raises(UserError, match=r"alone from line 5; the first blank line against text is \S*a, line 4$"):
+        list(read_pairs(source, target))
+
+
 def test_pairs_keep_blank_lines(tmp_path: Path) -> None:
     """Would catch blank lines skipped on one side, and a last line lost for want of its line feed."""
     source, target = write(tmp_path / "a", "a\n\nc"), write(tmp_path / "b", "\nB\n\n")

@@ -11,7 +11,6 @@ import pytest
 from synthetic_runs import BPE, write_run
 from synthetic_runs import report as scored
 
-from convs2s.cli import CONFIGS
 from convs2s.config import CompareConfig
 from convs2s.evaluation.ablations import Ablation, verdict
 from convs2s.evaluation.chapters import contrast_section, direction
@@ -23,6 +22,7 @@ from convs2s.evaluation.plots import plots
 from convs2s.evaluation.report import report
 from convs2s.evaluation.run_record import read_run
 from convs2s.evaluation.section import Section
+from convs2s.options import CONFIGS
 
 SMALL = {
     "model.encoder.layers": [{"channels": 128, "kernel": 3, "repeat": 3}],

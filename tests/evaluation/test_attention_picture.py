@@ -30,6 +30,14 @@ def test_panels_and_tokens(tmp_path: Path) -> None:
         assert content.count(f"<!-- {token} -->") == 6, token
 
 
+def test_a_word_without_end_is_shortened(tmp_path: Path) -> None:
+    """Fault: minutes and gigabytes for a base64 attachment in the text."""
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "picture.svg"
+    draw(path, ["x" * 200_000], ["</s>"], np.ones((1, 1, 1), np.float32), [1])
+    assert f"<!-- {'x' * 39}… -->" in path.read_text("utf-8")
+
+
 def test_the_script(tmp_path: Path) -> None:
     """Fault: a blank line shifts the pictures' numbers, or the script cannot read a checkpoint."""
     pytest.importorskip("matplotlib")

@@ -197,7 +197,7 @@ DAMAGE = [
     (
         "metrics.jsonl",
         '{"kind": "epoch", "epoch": 1, "valid_perplexity": Infinity}\n',
-        "metrics.jsonl, line 1: damaged",
+        "metrics.jsonl, line 1: validation without a finite figure; leave this run out",
     ),
     ("evaluation/test.json", '{"search": {"lenpen": "high"}}', "evaluation/test.json: damaged"),
     ("metrics.jsonl", None, "metrics.jsonl: cannot be read"),
@@ -229,7 +229,8 @@ def test_runs_are_found_by_folder_and_pattern(tmp_path: Path, monkeypatch: pytes
         write_run(tmp_path / name, "quickstart", seed)
     Path("results/README.md").write_text("", "utf-8")
     assert find_runs([]) == []
-    assert find_runs(["nothing/*"]) == []
+    with pytest.raises(UserError, match=r"^runs: nothing/\* matches nothing; mend it, or leave it out"):
+        find_runs(["nothing/*"])
     for patterns in (["results"], ["results/*"], ["results/sweep", "results/a"], [f"{tmp_path}/results/*"]):
         assert [path.resolve() for path in find_runs(patterns)] == [tmp_path / name for name in names]
     write_run(tmp_path / "bracketed/attention[5]", "quickstart", 1)  # a name and no pattern
@@ -251,6 +252,12 @@ def test_a_mistake_on_the_command_line_is_one_line(tmp_path: Path) -> None:
     assert failed.stderr.startswith(f"error: runs: {tmp_path}/foreign: not a run directory")
     assert len(failed.stderr.splitlines()) == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_a_document_is_a_file() -> None:
+    """Fault: document=/dev/full, which has no end, is read until memory is full."""
+    with pytest.raises(UserError, match="document=/dev/full: no file; name one"):
+        report(CompareConfig(document="/dev/full"))
 
 
 def test_kept_runs_say_the_same_and_nothing_of_the_machine(tmp_path: Path) -> None:

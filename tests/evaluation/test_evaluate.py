@@ -99,6 +99,8 @@ def test_the_split_that_was_asked_for(experiment: Experiment) -> None:
     assert experiment.report("valid")["sentences"] == 2
     with pytest.raises(UserError, match="split=dev is none of"):
         evaluate_split(experiment.checkpoint, "dev", SEARCH)
+    with pytest.raises(UserError, match="split=train: valid and the test splits are scored"):
+        evaluate_split(experiment.checkpoint, "train", SEARCH)
 
 
 def test_settings_do_not_overwrite_each_other(experiment: Experiment) -> None:

@@ -15,11 +15,12 @@ import yaml
 from helpers import GOLDEN
 from hydra import compose, initialize_config_dir
 
-from convs2s.cli import CONFIGS, plain, register
+from convs2s.cli import plain, register
 from convs2s.config import TrainConfig
 from convs2s.errors import UserError
 from convs2s.evaluation.facts import report_facts, training_facts
 from convs2s.evaluation.paper import PAPER, PEERS, Published, Row, read
+from convs2s.options import CONFIGS
 
 # Figures of each table: rows × metrics.
 COUNTS = {

@@ -102,7 +102,8 @@ def test_kept_benchmarks_say_the_same_and_nothing_of_the_machine(files: Path) ->
 
 def test_a_file_that_is_none_is_refused(files: Path) -> None:
     """Fault: a stack trace, or speeds that are passed over in silence."""
-    assert find_benchmarks([f"{files}/absent/*.json"]) == []
+    with pytest.raises(UserError, match=r"^benchmarks: .*/absent/\*\.json matches nothing; mend it"):
+        find_benchmarks([f"{files}/absent/*.json"])
     path = files / "other.json"
     for content in (
         "{",

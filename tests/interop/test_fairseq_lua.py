@@ -28,7 +28,6 @@ from hypothesis import strategies as st
 from lua_model import Builder, dictionary, sequence
 from torch7_writer import dump
 
-from convs2s import cli
 from convs2s.config import ConvertConfig, ModelConfig, Origin, SearchConfig, SourcePadding, from_plain
 from convs2s.errors import UserError
 from convs2s.evaluation.evaluate import evaluate_split
@@ -37,6 +36,7 @@ from convs2s.interop.checkpoint import check_fit, language, write
 from convs2s.interop.torch7 import Object, Storage, Table, Tensor, load
 from convs2s.model import ConvS2S
 from convs2s.model.layers import expand
+from convs2s.options import options
 from convs2s.search.beam import beam_search
 from convs2s.search.translate import translate_lines
 from convs2s.text.whitespace_tokenizer import WhitespaceTokenizer
@@ -499,7 +499,7 @@ def test_mistakes_on_the_command_line(
         script(*given_arguments)
     assert ended.value.code == 1
     assert message in capsys.readouterr().err
-    assert [name for name, _, _ in cli.options(ConvertConfig)][:3] == ["from", "to", "model"]
+    assert [name for name, *_ in options(ConvertConfig)][:3] == ["from", "to", "model"]
 
 
 def test_words_like_specials() -> None:

@@ -103,8 +103,9 @@ def test_systems(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert printed.splitlines()[-1] == "here/significance.json"
     found = report(folder / "here" / "significance.json")
     assert [row["file"] for row in found["runs"]] == ["out", "ref", "third"]
-    script("systems=[out,third]", *quick)
-    assert "third" in capsys.readouterr().out
+    write(folder / "th|rd", ["x"] * 3)
+    script('systems=[out,"th|rd"]', *quick)
+    assert "| th\\|rd " in capsys.readouterr().out  # two columns otherwise
 
 
 def test_blank_translations(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -186,6 +187,7 @@ def test_options_that_do_not_fit(folder: Path) -> None:
         ({**systems, "systems": ["out"]}, "at least two different files"),
         ({**systems, "source": "ref"}, "source= is for checkpoint= and hypotheses="),
         ({**systems, "metrics": [Metric.rouge]}, "leave rouge out"),
+        ({**out, "metrics": []}, "metrics=[] is empty: name one or more of bleu"),
         ({**out, "split": "valid"}, "split= is for checkpoint=, not for hypotheses="),
         ({**out, "search": SearchConfig(beam=1)}, "search= is for checkpoint=, not for hypotheses="),
         ({**out, "samples": 3}, "samples= is for systems=, not for hypotheses="),

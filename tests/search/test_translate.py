@@ -160,6 +160,8 @@ def test_output_lines() -> None:
         {"covpen": float("nan")},
         {"subwordpen": float("nan")},
         {"max_length_ratio": -0.5},
+        {"lenpen": 11.0},
+        {"lenpen": -1e3},
         {"max_length_ratio": float("inf")},
         {"batch_tokens": 0},
         {"workers": 0},

@@ -14,7 +14,8 @@ def rates(losses: list[float], **options: object) -> tuple[list[float], str | No
     schedule, reason = Schedule(config.lr), None
     seen = []
     for epoch, loss in enumerate(losses, start=1):
-        reason = schedule.end_epoch(epoch, loss, config)
+        schedule.end_epoch(epoch, loss, config)
+        reason = schedule.ended(config)
         seen.append(schedule.lr)
         if reason:
             break

@@ -91,7 +91,7 @@ def test_stopped_in_the_last_validation(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(Stopped) as stopped:
         loop.train(config)
     assert stopped.value.exit_status == 130
-    assert state(config)["progress"]["finished"] == "training.max_epochs=1 reached"
+    assert state(config)["progress"]["epoch"] == 2
     loop.train(config)  # nothing is left to train
 
 
@@ -187,8 +187,7 @@ def test_other_configuration_is_refused(tmp_path: Path) -> None:
 def test_raised_limit_goes_on(tmp_path: Path) -> None:
     """Fault: a finished run ignores a raised max_epochs, or goes on when none was raised."""
     assert trained(tiny_config(tmp_path))["progress"]["epoch"] == 3
-    again = trained(tiny_config(tmp_path))
-    assert again["progress"]["finished"] == "training.max_epochs=2 reached"
+    assert trained(tiny_config(tmp_path))["progress"]["epoch"] == 3
     more = tiny_config(tmp_path, training__max_epochs=3)
     assert trained(more)["progress"]["epoch"] == 4
     whole = tiny_config(tmp_path, "whole", training__max_epochs=3)
@@ -213,6 +212,15 @@ def test_lowered_limit_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert before["progress"]["epoch"] == 3
     loop.train(tiny_config(tmp_path, training__max_epochs=2))
     assert state(longer)["progress"]["update"] == before["progress"]["update"]
+
+
+def test_the_limit_that_holds_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Fault: a finished run names the limit of an earlier command, or a run without updates leaves no checkpoint."""
+    for limit, updates in ((0, 0), (3, 3), (2, 3), (4, 4)):
+        saved = trained(tiny_config(tmp_path, training__max_updates=limit))
+        assert saved["progress"]["update"] == updates
+        said = f"training ended after {updates} updates: training.max_updates={limit} reached"
+        assert said in capsys.readouterr().err
 
 
 def test_second_process_is_refused(tmp_path: Path) -> None:
