@@ -32,9 +32,7 @@ sys.excepthook = quiet_interrupt  # before anything that takes long
 def open_closed_streams() -> None:
     """Give a standard stream that the shell closed (>&-) a file: reading and writing fail as on a disk, messages go
     nowhere, and no other file takes its number."""
-    for number, (name, access) in enumerate(
-        {"stdin": os.O_WRONLY, "stdout": os.O_RDONLY, "stderr": os.O_WRONLY}.items()
-    ):
+    for number, name, access in ((0, "stdin", os.O_WRONLY), (1, "stdout", os.O_RDONLY), (2, "stderr", os.O_WRONLY)):
         if getattr(sys, name) is None:
             descriptor = os.open(os.devnull, access)
             if descriptor != number:

@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 from convs2s.cli import run
-from convs2s.config import BenchmarkGenerateConfig, SearchPrecision, check_minimum
+from convs2s.config import BenchmarkGenerateConfig, SearchPrecision, check_minimum, refuse_given
 from convs2s.data.corpus import over_long
 from convs2s.data.lines import read_lines
 from convs2s.errors import UserError
@@ -34,6 +34,10 @@ def main(config: BenchmarkGenerateConfig) -> None:
     for name in ("batches", "beams"):
         if min(getattr(config, name), default=0) < 1:
             raise UserError(f"{name}={getattr(config, name)}: give one or more numbers, each at least 1")
+    if config.checkpoint is None:
+        refuse_given(config, ["max_length"], "is for checkpoint=, as random models translate to the source's length")
+    else:
+        refuse_given(config, ["vocabulary", "model"], "is for a random model, not for checkpoint=")
     check_outputs({"output": config.output}, {"checkpoint": [config.checkpoint], "input": [config.input]})
     if config.threads is not None:
         torch.set_num_threads(config.threads)

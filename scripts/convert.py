@@ -11,15 +11,25 @@ from pathlib import Path
 from typing import Any
 
 from convs2s.cli import run
-from convs2s.config import ConvertConfig, Destination, Origin
+from convs2s.config import ConvertConfig, Destination, Origin, refuse_given
 from convs2s.errors import UserError
 from convs2s.interop import checkpoint, fairseq_lua, fairseq_py, model_card, onnx_export, safetensors_io
 from convs2s.training.checkpoint import load
+
+BELONG = {  # options to the formats that they are read with
+    ("source_dict", "target_dict", "joiner"): (Origin.fairseq_lua, Origin.fairseq_py),
+    ("codes",): (Origin.fairseq_py,),
+}
 
 
 def main(config: ConvertConfig) -> None:
     if config.to == Destination.checkpoint and config.from_ == Origin.checkpoint:
         raise UserError("from=checkpoint to=checkpoint: nothing to convert; give from= or to=")
+    for names, origins in BELONG.items():
+        if config.from_ not in origins:
+            refuse_given(config, names, f"is for from={' and '.join(origin.value for origin in origins)}")
+    if config.codes is not None:
+        refuse_given(config, ["joiner"], "is for text that is segmented already, not for codes=")
     model = read(config)
     if config.to == Destination.checkpoint:
         print(checkpoint.write(config.output, model))

@@ -8,7 +8,7 @@ systems=[FILE,FILE] reference=FILE tells whether several such files differ by mo
 from __future__ import annotations
 
 from convs2s.cli import files, run
-from convs2s.config import DataConfig, EvaluateConfig, Metric
+from convs2s.config import DataConfig, EvaluateConfig, Metric, refuse_given
 from convs2s.errors import UserError
 from convs2s.evaluation.evaluate import evaluate_file, evaluate_split, show
 from convs2s.evaluation.systems import compare_systems, markdown, systems_option
@@ -70,15 +70,14 @@ def main(config: EvaluateConfig) -> None:
 
 def refuse_what_does_not_fit(config: EvaluateConfig, what: str) -> None:
     """Options that would be ignored: the user means something that this command does not do."""
-    plain = EvaluateConfig()
     only = {"samples": "systems", "trials": "systems", "seed": "systems", "segmented": "hypotheses"}
     only |= dict.fromkeys(("split", "root", "device", "search"), "checkpoint")
     for name, owner in only.items():
         fits = what == owner or (name == "segmented" and what == "systems")
-        if not fits and getattr(config, name) != getattr(plain, name):
-            raise UserError(f"{name}= is for {owner}=, not for {what}=: leave it out")
-    if what == "systems" and config.source is not None:
-        raise UserError("source= is for checkpoint= and hypotheses=, not for systems=: leave it out")
+        if not fits:
+            refuse_given(config, [name], f"is for {owner}=, not for {what}=")
+    if what == "systems":
+        refuse_given(config, ["source"], "is for checkpoint= and hypotheses=, not for systems=")
     if what in EXISTING and config.reference is None:
         raise UserError(f"{what}= needs reference=: add reference=FILE to the command")
     if what == "checkpoint" and (config.source is None) != (config.reference is None):

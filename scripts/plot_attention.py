@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from convs2s.cli import run
-from convs2s.config import PictureFormat, PlotAttentionConfig
+from convs2s.config import PictureFormat, PlotAttentionConfig, refuse_given
 from convs2s.data.lines import read_lines
 from convs2s.errors import UserError
 from convs2s.evaluation.alignment_error import Comparison
@@ -43,6 +43,8 @@ def main(config: PlotAttentionConfig) -> None:
         raise UserError("alignment= is that of a given translation: give target=, too")
     if not config.formats and config.alignment is None:
         raise UserError(f"formats=[] is empty: name one or more of {', '.join(kind.value for kind in PictureFormat)}")
+    unused = {"workers", "nbest", "long_lines"} if config.target is None else {*vars(config.search)} - {"precision"}
+    refuse_given(config.search, sorted(unused), "has no effect on what is drawn", "search")
     if set(PICTURES) & set(config.formats):
         figure_class()  # before anything is translated
     own = run_directory(Path(config.checkpoint)) / "attention"

@@ -7,10 +7,14 @@ from pathlib import Path
 from convs2s.cli import run
 from convs2s.config import TrainConfig
 from convs2s.data.prepare import prepare
+from convs2s.messages import say
+from convs2s.training.checks import check_data
 
 
 def main(config: TrainConfig) -> None:
+    config.check()
     prepared = prepare(config.data, config.text)
+    check_data(prepared, config, say)
     source, target = prepared.manifest["vocabulary"]
     print(
         f"{Path(config.data.prepared_dir).absolute()}: {len(prepared.train):,} training and"

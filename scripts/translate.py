@@ -120,8 +120,9 @@ def progress(results: Iterable[list[Translation]], config: TranslateConfig) -> I
     if config.input == "-":
         return results
     total = None
-    if sys.stderr.isatty() and Path(config.input).suffix not in SUFFIXES:
-        with open(config.input, "rb") as file:
+    path = Path(config.input)
+    if sys.stderr.isatty() and path.is_file() and path.suffix not in SUFFIXES:  # a pipe is read once
+        with path.open("rb") as file:
             total = sum(block.count(b"\n") for block in iter(partial(file.read, 1 << 20), b""))
     bar: Iterable[list[Translation]] = tqdm(results, total=total, unit=" lines", disable=None, file=sys.stderr)
     return bar

@@ -1,4 +1,4 @@
-"""An independent, slow model, written from the specification (shared/reference/original.md) alone.
+"""An independent, slow model, written from a description of the Lua program (models/fconv_model.lua) alone.
 
 One sentence at a time, loops over positions and kernel taps, no batch, no cache; float64. It judges ``convs2s.model``
 on configurations for which no golden numbers exist, and is itself judged on the golden numbers first.

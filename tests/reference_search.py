@@ -1,11 +1,11 @@
-"""An independent, slow beam search, written from the specification (shared/reference/original.md, "Generation") alone.
+"""An independent, slow beam search, written from a description of the Lua program (search.lua) alone.
 
 One sentence at a time, plain Python lists, the whole prefix computed again at every step, no cache.
 
-Where the specification is silent: a forbidden token is no candidate; a hypothesis of L tokens needs L positions, so
+Where the description is silent: a forbidden token is no candidate; a hypothesis of L tokens needs L positions, so
 ``max_length`` is cut to what the position table holds; <pad> is a token like any other.
 
-Attention: the specification says that the row which the original stores for the </s> step is that of beam row j,
+Attention: the description says that the row which the original stores for the </s> step is that of beam row j,
 j = number of accepted candidates + 1, not of the hypothesis' own row. golden/search.json shows that the same holds at
 *every* step (rows equal to 3e-7 when done so; up to 0.63 away, with another argmax in 15 hypotheses, when only the
 </s> step is treated so).

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import os
 import runpy
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,10 @@ from convs2s.config import (
     BenchmarkDataConfig,
     BenchmarkGenerateConfig,
     BenchmarkTrainConfig,
+    ConvertConfig,
+    Destination,
     LexiconConfig,
+    Origin,
     PlotAttentionConfig,
     ScoreConfig,
     SearchConfig,
@@ -29,8 +34,11 @@ from convs2s.config import (
     TranslateConfig,
 )
 from convs2s.errors import UserError
+from convs2s.evaluation.evaluate import evaluate_split
 from convs2s.files import atomic
 from convs2s.options import CONFIGS
+from convs2s.training import checkpoint
+from convs2s.training.average import average
 from convs2s.training.checks import check_lexicons, make_directory
 
 SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"
@@ -112,6 +120,60 @@ def test_a_run_has_a_directory_of_its_own(tmp_path: Path, monkeypatch: pytest.Mo
     assert not list(tmp_path.iterdir())
 
 
+def test_preparing_refuses_what_training_would(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Fault: gigabytes fetched and encoded for a model that cannot be, or whose table is too short for the text."""
+    main = runpy.run_path(str(SCRIPTS / "prepare.py"))["main"]
+    with pytest.raises(UserError, match=r"model\.bottleneck=-1 must be at least 0"):
+        main(tiny_config(tmp_path, model__bottleneck=-1))
+    assert not (tmp_path / "prepared").exists()
+    with pytest.raises(UserError, match="but the model takes at most 3; shorten it"):
+        main(tiny_config(tmp_path, model__max_positions=5))
+    main(tiny_config(tmp_path))
+    assert (
+        capsys.readouterr().out
+        == f"{tmp_path}/prepared: 50 training and 12 validation pairs, vocabularies of 15 and 15\n"
+    )
+
+
+def test_an_average_takes_no_trainings_place(tmp_path: Path) -> None:
+    """Fault: output=last.pt, and the state that a run would go on from is gone."""
+    trained(tiny_config(tmp_path))
+    folder = tmp_path / "run" / "checkpoints"
+    before = (folder / "last.pt").read_bytes()
+    main = runpy.run_path(str(SCRIPTS / "average.py"))["main"]
+    with pytest.raises(UserError, match=r"last\.pt: holds a training's state, which would be lost"):
+        main(AverageConfig([str(folder / "best.pt")], str(folder / "last.pt")))
+    assert (folder / "last.pt").read_bytes() == before
+    for _ in range(2):  # an average may be made anew
+        main(AverageConfig([str(folder / "best.pt")], str(folder / "mean.pt")))
+
+
+def test_a_pipe_is_left_to_who_translates_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault: a bar that wants to know how many lines there are empties the pipe first, or waits for ever."""
+    os.mkfifo(tmp_path / "pipe")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    progress = runpy.run_path(str(SCRIPTS / "translate.py"))["progress"]
+    assert list(progress([1, 2], TranslateConfig("x", str(tmp_path / "pipe")))) == [1, 2]
+
+
+def test_held_out_pairs_of_another_preparation_are_no_validation(tmp_path: Path) -> None:
+    """Fault: another run prepared the folder anew, and half of what is scored as validation was trained on."""
+    options: dict[str, Any] = {"data__valid": [], "training__max_updates": 1, "training__samples": 0}
+    first = tiny_config(tmp_path, data__valid_fraction=0.2, **options)
+    trained(first)
+    path = Path(first.run_dir) / "checkpoints" / "last.pt"
+    checkpoint.save(tmp_path / "mean.pt", average([str(path)]))
+    search = SearchConfig(beam=1, max_length=3)
+    assert evaluate_split(path, "valid", search)["sentences"] > 3
+    trained(tiny_config(tmp_path, "other", data__valid_every=2, **options))
+    for one in (path, tmp_path / "mean.pt"):
+        with pytest.raises(
+            UserError, match=r"valid\.source\.txt holds other pairs than those held out from this model"
+        ):
+            evaluate_split(one, "valid", search)
+    assert evaluate_split(path, "test", search)["sentences"] == 5
+
+
 def test_what_follows_training_has_its_place(tmp_path: Path) -> None:
     """Fault: after days of training, translations/ turns out to be a file."""
     (tmp_path / "translations").touch()
@@ -141,6 +203,33 @@ OWN: list[tuple[str, Any, str]] = [
     ("lexicon", LexiconConfig("s", "t", output="o", alignment_output="o"), "alignment_output=o is the file of output="),
     ("average", AverageConfig(["x", "y"], "y"), "output=y is the file of checkpoints=, too"),
     ("benchmark_generate", BenchmarkGenerateConfig(checkpoint="x", output="x"), "output=x is the file of checkpoint="),
+    (
+        "plot_attention",
+        PlotAttentionConfig("x", search=SearchConfig(workers=2)),
+        "search.workers= has no effect on what",
+    ),
+    (
+        "plot_attention",
+        PlotAttentionConfig("x", target="t", search=SearchConfig(beam=1)),
+        "search.beam= has no effect on what is drawn: leave it out",
+    ),
+    (
+        "convert",
+        ConvertConfig(Origin.fairseq_lua, model_="m", output="o", codes="c"),
+        "codes= is for from=fairseq_py: leave it out",
+    ),
+    (
+        "convert",
+        ConvertConfig(to=Destination.onnx, model_="m", output="o", joiner="@@"),
+        "joiner= is for from=fairseq_lua and fairseq_py: leave it out",
+    ),
+    (
+        "convert",
+        ConvertConfig(Origin.fairseq_py, model_="m", output="o", codes="c", joiner="@@"),
+        "joiner= is for text that is segmented already, not for codes=",
+    ),
+    ("benchmark_generate", BenchmarkGenerateConfig(max_length=7), "max_length= is for checkpoint=, as random models"),
+    ("benchmark_generate", BenchmarkGenerateConfig("x", vocabulary=[9, 9]), "vocabulary= is for a random model, not"),
     ("plot_attention", PlotAttentionConfig("x", formats=[]), "formats=[] is empty: name one or more of png, svg"),
     ("benchmark_train", BenchmarkTrainConfig(output="/none/x"), "output=/none/x cannot be written"),
     ("benchmark_generate", BenchmarkGenerateConfig(output="/none/x"), "output=/none/x cannot be written"),

@@ -7,7 +7,7 @@ Each field carries its meaning, unit and source in ``option(..., help)``; ``--he
 
 from __future__ import annotations
 
-from convs2s.config.base import check_minimum, flatten, from_plain, to_plain
+from convs2s.config.base import check_minimum, flatten, from_plain, refuse_given, to_plain
 from convs2s.config.data import (
     DataConfig,
     Errors,
@@ -123,5 +123,6 @@ __all__ = [
     "check_minimum",
     "flatten",
     "from_plain",
+    "refuse_given",
     "to_plain",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import Any, TypeVar
 
@@ -40,6 +40,17 @@ def check_minimum(group: str, config: Any, minimum: Mapping[str, float]) -> None
         if value is not None and not least <= value < math.inf:
             wanted = f"at least {least}" if math.isfinite(value) else "a finite number"
             raise UserError(f"{f'{group}.{name}' if group else name}={value} must be {wanted}")
+
+
+def refuse_given(config: Any, names: Iterable[str], why: str, group: str = "") -> None:
+    """Raise UserError for the first option that differs from its default though it would have no effect.
+
+    why: what the message says after the name; group: as in ``check_minimum``.
+    """
+    plain = type(config)()
+    for name in names:
+        if getattr(config, name) != getattr(plain, name):
+            raise UserError(f"{f'{group}.{name}' if group else name}= {why}: leave it out")
 
 
 def to_plain(config: Any) -> dict[str, Any]:

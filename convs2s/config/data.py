@@ -66,7 +66,7 @@ class DataConfig:
     )
     valid: list[str] = option([], "validation text, likewise; or empty, with valid_fraction or valid_every")
     valid_fraction: float = option(
-        0.0, "hold this share of the training pairs out for validation, by hash of the pair (paper: 0.5-1 %)"
+        0.0, "hold this share of data.train's pairs out for validation, by hash of the pair (paper: 0.5-1 %)"
     )
     valid_every: int | None = option(None, "hold every n-th training pair out for validation (IWSLT14: 23)")
     extra: list[ExtraConfig] = option(

@@ -132,7 +132,7 @@ class BenchmarkGenerateConfig:
     batches: list[int] = option([1, 32, 128], "sentences translated together")
     beams: list[int] = option([1, 5], "beams")
     precisions: list[SearchPrecision] = option([SearchPrecision.fp32], "fp32, bf16, int8")
-    max_length: int = option(200, "most pieces of a translation (translate.py: 500); 200 in the peers' measurements")
+    max_length: int = option(200, "most pieces of a checkpoint's translations (translate.py: 500; the peers: 200)")
     repeat: int = option(3, "measure so often; the fastest counts")
     threads: int | None = option(None, "CPU threads; null: PyTorch's choice")
     device: str = option("auto", "auto, cpu, cuda or cuda:N")

@@ -132,7 +132,7 @@ def _hold(choice: Choice, pairs: NDArray[np.int64]) -> None:
 
 
 def _decide_by_hash(data: DataConfig, choice: Choice, hashes: NDArray[np.uint64], own: int) -> None:
-    """Drop what occurred before; hold out a share of data.train's ``own`` pairs. Equal pairs share their fate."""
+    """Drop what occurred before; hold out a share of data.train's ``own`` pairs, with all that are equal to them."""
     alive = np.flatnonzero(choice.copies)
     if data.drop_duplicates:
         order = alive[np.argsort(hashes[alive], kind="stable")]
@@ -141,8 +141,12 @@ def _decide_by_hash(data: DataConfig, choice: Choice, hashes: NDArray[np.uint64]
         choice.dropped["duplicate"] = len(again)
         alive = np.flatnonzero(choice.copies)
     if data.valid_fraction > 0:
-        alive = alive[alive < own]
-        _hold(choice, alive[hashes[alive] < np.uint64(data.valid_fraction * 2**64)])
+        chosen = alive[hashes[alive] < np.uint64(data.valid_fraction * 2**64)]
+        _hold(choice, chosen[chosen < own])
+        extra = chosen[chosen >= own]
+        equal = extra[np.isin(hashes[extra], hashes[chosen[chosen < own]])]
+        choice.copies[equal] = 0
+        choice.dropped["duplicate"] += len(equal)
 
 
 def _draw(data: DataConfig, choice: Choice, counts: list[int], weights: list[float]) -> None:

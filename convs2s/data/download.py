@@ -24,12 +24,12 @@ from convs2s.data.sources import RECORD, first_seen, missing, split_names
 from convs2s.data.storage import sha256
 from convs2s.errors import UserError
 from convs2s.files import atomic, locked
-from convs2s.messages import Log
+from convs2s.messages import Log, say
 
 _TIMEOUT = 30  # seconds without an answer
 
 
-def fetch(data: DataConfig, names: Sequence[str], log: Log = print) -> None:
+def fetch(data: DataConfig, names: Sequence[str], log: Log = say) -> None:
     """Fetch those of ``names`` that data.root lacks.
 
     Raises UserError that says which files to put where, when there is nothing to fetch from or the fetching fails.
@@ -99,8 +99,10 @@ def _fetch_url(data: DataConfig, name: str, which: str, hint: str, log: Log) -> 
 def _download(url: str, path: Path, pinned: str | None, announce: Log) -> int:
     """Bytes of ``path``. Raises OSError, HTTPException, and UserError for a wrong checksum."""
     part = path.with_name(f"{path.name}.part")
-    done = part.stat().st_size if part.exists() else 0
-    request = urllib.request.Request(url, headers={"Range": f"bytes={done}-"} if done else {})
+    version = part.with_name(f"{part.name}.version")  # what the server calls the file that the part is of
+    done = part.stat().st_size if part.exists() and version.exists() else 0
+    rest = {"Range": f"bytes={done}-", "If-Range": version.read_text("utf-8")} if done else {}
+    request = urllib.request.Request(url, headers=rest)
     try:
         answer = urllib.request.urlopen(request, timeout=_TIMEOUT)
     except urllib.error.HTTPError as error:
@@ -109,7 +111,7 @@ def _download(url: str, path: Path, pinned: str | None, announce: Log) -> int:
             return _download(url, path, pinned, announce)
         raise
     with answer:
-        if done and answer.status != 206:  # the server sends the whole file again
+        if done and answer.status != 206:  # the server sends the whole file again, or a newer one
             done = 0
         length = answer.headers.get("Content-Length")
         expected = None if length is None else done + int(length)
@@ -119,6 +121,10 @@ def _download(url: str, path: Path, pinned: str | None, announce: Log) -> int:
         free = shutil.disk_usage(path.parent).free
         if expected is not None and expected - done > free:
             raise OSError(f"{(expected - done) / 1e6:,.1f} MB are to come, but {free / 1e6:,.1f} MB are free there")
+        if not done:
+            version.unlink(missing_ok=True)
+            if called := answer.headers.get("ETag") or answer.headers.get("Last-Modified"):
+                version.write_text(called, "utf-8")
         quiet = not sys.stderr.isatty()
         with (
             part.open("ab" if done else "wb") as file,
@@ -131,7 +137,9 @@ def _download(url: str, path: Path, pinned: str | None, announce: Log) -> int:
             file.flush()
             os.fsync(file.fileno())
     if expected is not None and done != expected:
-        raise OSError(f"the connection ended after {done:,} of {expected:,} bytes; the same command goes on from there")
+        then = "goes on from there" if version.exists() else "tries again"
+        raise OSError(f"the connection ended after {done:,} of {expected:,} bytes; the same command {then}")
+    version.unlink(missing_ok=True)
     found = sha256(part)
     if pinned is not None and found != pinned:
         part.unlink()

@@ -94,6 +94,22 @@ def read_pairs(source: Text, target: Text) -> Iterator[tuple[str, str]]:
         yield first, second
 
 
+def read_texts(first: Text, *others: Text) -> list[list[str]]:
+    """The lines of texts of one length, each read once: a pipe is as good as a file. Raises as ``read_pairs``."""
+    sides = [_as_side(text) for text in (first, *others)]
+    texts: list[list[str]] = [[] for _ in sides]
+    for parts in zip(*(side.parts for side in sides), strict=True):
+        for part, text in zip(parts, texts, strict=True):
+            before = len(text)
+            text += read_lines(Side((part,)))
+            count, expected = len(text) - before, len(texts[0]) - before
+            if count != expected:
+                raise _unequal((parts[0], part), (expected, count))
+    if not texts[0]:
+        raise UserError(f"{' and '.join(map(str, (first, *others)))} are empty")
+    return texts
+
+
 def read_all_pairs(source: Text, target: Text, skip: bool) -> Iterator[tuple[str | None, str | None]]:
     """As ``read_pairs``; with ``skip`` a line that is not UTF-8 is None instead of an error."""
     first, second = _as_side(source), _as_side(target)

@@ -43,7 +43,7 @@ from convs2s.data.sources import (
 )
 from convs2s.data.storage import folder_lock, recover, replacing, sha256
 from convs2s.errors import UserError
-from convs2s.messages import Log, silent
+from convs2s.messages import Log, say, silent
 from convs2s.text.tokenizer import Tokenizers, sampled, segmenters, train_tokenizers
 
 _SPLITS = ("train", "valid")
@@ -62,7 +62,7 @@ class Prepared:
     manifest: dict[str, Any]
 
 
-def prepare(data: DataConfig, text: TextConfig, log: Log = print, given: Tokenizers | None = None) -> Prepared:
+def prepare(data: DataConfig, text: TextConfig, log: Log = say, given: Tokenizers | None = None) -> Prepared:
     """Open the prepared folder of these settings, built or rebuilt where needed; many processes may call it at once.
 
     ``given``: tokenisers to use instead of learning some, made with the options ``text`` (fine-tuning).
@@ -106,7 +106,7 @@ def prepare(data: DataConfig, text: TextConfig, log: Log = print, given: Tokeniz
     return found
 
 
-def split_paths(data: DataConfig, split: str, log: Log = print) -> Sides:
+def split_paths(data: DataConfig, split: str, log: Log = say) -> Sides:
     """The raw source and target text of "train", "valid" or a test split, provided where missing, pins checked.
 
     Raises UserError for an unknown split, missing files, a wrong checksum.
@@ -133,15 +133,33 @@ def split_paths(data: DataConfig, split: str, log: Log = print) -> Sides:
     return sides(data, pairs)
 
 
-def check_tests(data: DataConfig, tokenizers: Tokenizers, limit: int, log: Log = print) -> None:
+def held_out_digests(manifest: dict[str, Any]) -> dict[str, str]:
+    """SHA-256 of the text that was held out for validation, by file; empty where none was."""
+    return {name: manifest["files"][name]["sha256"] for name in _HELD_OUT if name in manifest["files"]}
+
+
+def check_held_out(data: DataConfig, digests: dict[str, str]) -> None:
+    """UserError where the folder now holds out other pairs than when ``digests`` were taken: they may be training's."""
+    for name, digest in digests.items():
+        path = Path(data.prepared_dir) / name
+        if sha256(path) != digest:
+            raise UserError(
+                f"{path} holds other pairs than those held out from this model's training, the folder was prepared "
+                "anew: prepare the run's config.yaml in another data.prepared_dir, or give source= and reference="
+            )
+
+
+def check_tests(data: DataConfig, tokenizers: Tokenizers, limit: int | None, log: Log = say) -> None:
     """Find out before training whether the test splits can be translated: read every pair, measure every source.
 
-    ``limit``: tokens with </s> that the model takes (the position table's rows - 2).
+    ``limit``: tokens with </s> that the model takes (the position table's rows - 2); None: longer lines will be cut.
     Raises UserError with file and line.
     """
     for split in data.test:
         paths = split_paths(data, split, log)
         for first, chunk in numbered(read_all_pairs(*paths, skip=False)):
+            if limit is None:
+                continue
             lines = tokenizers.source.encode([source or "" for source, _ in chunk])
             for number, ids in enumerate(lines, start=first + 1):
                 if len(ids) + 1 > limit:

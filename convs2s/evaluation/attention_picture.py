@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from convs2s.errors import UserError
+from convs2s.files import atomic, make_folder
 
 COLUMNS = 4  # panels beside each other
 LONGEST = 40  # characters of a piece that are shown; with 200,000 matplotlib works for minutes
@@ -62,8 +63,6 @@ def draw(
         axes.set_title(title, fontsize=9)
         axes.set_xticks(range(len(source)), source, rotation=90, fontsize=7)
         axes.set_yticks(range(len(target)), target, fontsize=7)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=150)
-    except OSError as error:
-        raise UserError(f"{path}: not written ({error.strerror}); give another output=") from error
+    make_folder(path.parent, "output")
+    with atomic(path, "wb") as file:
+        figure.savefig(file, format=path.suffix[1:], dpi=150)

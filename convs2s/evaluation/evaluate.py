@@ -13,9 +13,9 @@ from typing import Any
 import torch
 
 from convs2s.config import NO_FIGURES, DataConfig, Metric, SearchConfig, TokenizerKind, TrainConfig, flatten, to_plain
-from convs2s.data.lines import Text, read_pairs
+from convs2s.data.lines import read_texts
 from convs2s.data.opening import plain_name
-from convs2s.data.prepare import split_paths
+from convs2s.data.prepare import check_held_out, split_paths
 from convs2s.data.storage import sha256
 from convs2s.errors import UserError
 from convs2s.evaluation.figures import check_references, figures, unknown_words
@@ -64,7 +64,8 @@ def evaluate_split(
     """
     device = worker_device(str(device)) if search.workers > 1 else str(resolve_device(str(device)))
     paths = [str(path) for path in ([checkpoint] if isinstance(checkpoint, (str, Path)) else checkpoint)]
-    config = train_config(load(paths[0]))
+    first = load(paths[0])
+    config = train_config(first)
     data = data or config.data
     if root is not None:
         data = replace(data, root=root)
@@ -73,7 +74,9 @@ def evaluate_split(
     if files is None and split == "train":
         raise UserError("split=train: valid and the test splits are scored; give source= and reference= for other text")
     source, *targets = split_paths(data, split, say) if files is None else map(Path, files)
-    sources, *raw = read_aligned(source, *targets)
+    if split == "valid" and files is None:
+        check_held_out(data, first.get("held_out", {}))
+    sources, *raw = read_texts(source, *targets)
     references = [[remove_joiners(line, config.text.joiner) for line in text] for text in raw]
     check_references(references)
     folder = run_directory(Path(paths[0])) if output is None else Path(output)
@@ -142,8 +145,8 @@ def evaluate_file(
     OUTPUT/evaluation/FILE.json, FILE with its suffix, so that it is never taken for the model's own.
     """
     path = Path(hypotheses)
-    lines, *texts = read_aligned(path, *map(Path, references))
-    sources = None if source is None else read_aligned(path, Path(source))[1]
+    lines, *texts = read_texts(path, *map(Path, references), *([] if source is None else [Path(source)]))
+    sources = None if source is None else texts.pop()
     folder = path.resolve().parent if output is None else Path(output)
     if output is None and folder.name == "translations":
         folder = folder.parent
@@ -195,16 +198,6 @@ def translations(ready: Translator, make: partial[Translator], lines: Sequence[s
     else:
         results = translate_blocks(ready.translate, parts, warner)
     return [best for best, *_ in results]
-
-
-def read_aligned(first: Text, *others: Text) -> list[list[str]]:
-    """The lines of texts of one length, which is not 0; UserError for anything else."""
-    texts: list[list[str]] = []
-    for other in others:
-        pairs = list(read_pairs(first, other))
-        texts = texts or [[line for line, _ in pairs]]
-        texts.append([line for _, line in pairs])
-    return texts
 
 
 def named_references(paths: Sequence[Any]) -> Report:

@@ -27,6 +27,8 @@ PLACE = {
         "samples",
         "validation_bleu",
         "prefetch",
+        "split_tokens",
+        "convolution",
         "nonfinite",
         "max_skips",
     ],

@@ -27,7 +27,6 @@ class Series:
     thin: bool = False  # one seed, behind the mean
     dashed: bool = False
     joined: bool = True  # by a line
-    bars: Sequence[tuple[float, float]] = ()  # low and high of each point
 
 
 def chart(
@@ -41,10 +40,9 @@ def chart(
 ) -> str:
     """An <svg> element. log: of the y axis; names: of the x values 0, 1, ..., instead of numbers."""
     points = [point for one in series for point in one.points]
-    ends = [y for one in series for bar in one.bars for y in bar]
     if not points:
         raise ValueError(f"nothing to draw: {title}")
-    xs, ys = [x for x, _ in points], [y for _, y in points] + ends
+    xs, ys = [x for x, _ in points], [y for _, y in points]
     x_ticks = [float(i) for i in range(len(names))] if names else whole(nice(min(xs), max(xs)))
     y_ticks = decades(min(ys), max(ys)) if log else nice(min(ys), max(ys))
     low, high = min(*y_ticks, *ys), max(*y_ticks, *ys)
@@ -80,7 +78,7 @@ def chart(
     parts.append(text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 10, x_label, anchor="middle"))
     parts.append(text(16, (TOP + bottom) / 2, y_label, anchor="middle", turn=-90))
     for one in series:
-        parts += drawn(one, [(across(x), down(y)) for x, y in one.points], [(down(a), down(b)) for a, b in one.bars])
+        parts += drawn(one, [(across(x), down(y)) for x, y in one.points])
     for i, one in enumerate(one for one in series if one.label):
         y = TOP + 12 + 16 * i
         parts.append(line([(WIDTH - 200, y - 4), (WIDTH - 178, y - 4)], colour(one), 2, one.dashed))
@@ -88,13 +86,11 @@ def chart(
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def drawn(one: Series, points: Sequence[tuple[float, float]], bars: Sequence[tuple[float, float]]) -> list[str]:
+def drawn(one: Series, points: Sequence[tuple[float, float]]) -> list[str]:
     """The elements of a series; coordinates are the picture's."""
     parts = []
     if one.joined and len(points) > 1:
         parts.append(line(points, colour(one), 1 if one.thin else 2, one.dashed, 0.45 if one.thin else 1.0))
-    for (x, _), (low, high) in zip(points, bars, strict=False):
-        parts.append(line([(x, low), (x, high)], colour(one)))
     if not one.thin:
         parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour(one)}"/>' for x, y in points]
     return parts

@@ -12,8 +12,9 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 from convs2s.config import Metric
+from convs2s.data.lines import read_texts
 from convs2s.errors import UserError
-from convs2s.evaluation.evaluate import named_references, read_aligned
+from convs2s.evaluation.evaluate import named_references
 from convs2s.evaluation.results import LABELS, Report, command_line, origin, table, write
 from convs2s.evaluation.scores import paper_words
 from convs2s.evaluation.significance import Method, mean_interval, paired_test
@@ -66,10 +67,9 @@ def compare_systems(
             raise UserError(f"{name}={value} must be at least 1")
     measures, notes = measures_of(metrics, language, segmented)
     files = [(name, file) for name, paths in systems.items() for file in paths]
-    texts: list[list[str]] = []
-    for _, file in files:
-        lines, *targets = read_aligned(Path(file), *map(Path, references))
-        texts.append(lines)
+    read = read_texts(*map(Path, references), *(Path(file) for _, file in files))
+    targets, texts = read[: len(references)], read[len(references) :]
+    for (_, file), lines in zip(files, texts, strict=True):
         if not any(line.strip() for line in lines):
             say(f"warning: {file}: every line is blank")
     if not any(line.strip() for line in targets[0]):

@@ -16,6 +16,7 @@ import copy
 import logging
 import warnings
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -190,12 +191,12 @@ def export(graph: EncoderGraph | StepGraph, path: Path, inputs: list[str], outpu
     try:
         for logger in noisy:
             logger.setLevel(logging.ERROR)
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), TemporaryDirectory(dir=path.parent, prefix=".onnx") as new:
             warnings.simplefilter("ignore")
             torch.onnx.export(
                 graph.eval(),
                 example,
-                str(path),
+                str(Path(new) / path.name),
                 input_names=inputs,
                 output_names=outputs,
                 dynamic_shapes=dynamic,
@@ -204,6 +205,8 @@ def export(graph: EncoderGraph | StepGraph, path: Path, inputs: list[str], outpu
                 external_data=sum(p.numel() for p in graph.parameters()) > LARGE,
                 verbose=False,
             )
+            for file in Path(new).iterdir():  # whole now; large weights have a file of their own
+                file.replace(path.with_name(file.name))
     except OSError as error:
         raise UserError(f"{path}: not written ({error.strerror})") from error
     finally:

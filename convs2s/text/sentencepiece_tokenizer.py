@@ -17,7 +17,7 @@ import sentencepiece
 import torch
 
 from convs2s.errors import UserError
-from convs2s.messages import Log
+from convs2s.messages import Log, say
 from convs2s.text.vocabulary import EOS, PAD, SPECIALS, UNK
 
 WORD_START = "\u2581"  # what SentencePiece makes of a space
@@ -47,7 +47,7 @@ class SentencePieceTokenizer:
         character_coverage: float = 1.0,
         normalization: str = "nmt_nfkc",
         byte_fallback: bool = False,
-        log: Log = print,
+        log: Log = say,
     ) -> SentencePieceTokenizer:
         """BPE on ``lines``, the same for the same lines. ``vocabulary_size`` counts the three specials.
 

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any, NamedTuple, Protocol
 
 from convs2s.config import TextConfig, TokenizerKind
-from convs2s.messages import Log
+from convs2s.messages import Log, say
 from convs2s.text.moses import Moses
 from convs2s.text.moses_bpe_tokenizer import MosesBpeTokenizer, count_pieces, count_words, learn_codes, read_codes
 from convs2s.text.sentencepiece_tokenizer import SentencePieceTokenizer
@@ -102,7 +102,7 @@ def train_tokenizers(
     count: int | None = None,
     languages: tuple[str, str] = ("en", "en"),
     segmented: bool = False,
-    log: Log = print,
+    log: Log = say,
 ) -> Tokenizers:
     """Learn the tokenisers from the training text. ``source`` is read to its end before ``target``, each once.
 

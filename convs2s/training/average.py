@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,9 +20,10 @@ def average(paths: Sequence[str]) -> dict[str, Any]:
     """
     if not paths:
         raise UserError("checkpoints=[] is empty: name the checkpoints to average")
+    names = sorted({Path(path).resolve(): path for path in paths}.values())  # ./a.pt is a.pt
     total: dict[str, torch.Tensor] = {}
     first: dict[str, Any] = {}
-    for path in sorted(set(paths)):
+    for path in names:
         checkpoint = load(path)
         weights = checkpoint["model"]
         if not first:
@@ -29,15 +31,14 @@ def average(paths: Sequence[str]) -> dict[str, Any]:
             continue
         shapes = {name: weight.shape for name, weight in weights.items()}
         if shapes != {name: weight.shape for name, weight in total.items()}:
-            raise UserError(f"{path}: another model than {sorted(paths)[0]}; average checkpoints of one run")
+            raise UserError(f"{path}: another model than {names[0]}; average checkpoints of one run")
         if checkpoint["tokenizers"].keys() != first["tokenizers"].keys() or symbols(checkpoint) != symbols(first):
-            raise UserError(f"{path}: another vocabulary than {sorted(paths)[0]}; average checkpoints of one run")
+            raise UserError(f"{path}: another vocabulary than {names[0]}; average checkpoints of one run")
         for name, weight in weights.items():
             total[name] += weight
-    count = len(set(paths))
-    kept = ("config", "source_vocabulary", "target_vocabulary", "tokenizers")
-    mean = {name: (weight / count).to(first["model"][name].dtype) for name, weight in total.items()}
-    return {**{key: first[key] for key in kept}, "model": mean, "averaged": sorted(set(paths))}
+    kept = ("config", "source_vocabulary", "target_vocabulary", "tokenizers", "held_out")
+    mean = {name: (weight / len(names)).to(first["model"][name].dtype) for name, weight in total.items()}
+    return {**{key: first[key] for key in kept if key in first}, "model": mean, "averaged": names}
 
 
 def symbols(checkpoint: dict[str, Any]) -> list[list[str]]:

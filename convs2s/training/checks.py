@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from convs2s.config import TrainConfig
+from convs2s.config import LongLines, TrainConfig
 from convs2s.data.corpus import check_lengths
 from convs2s.data.prepare import Prepared, check_tests, split_paths
 from convs2s.errors import UserError
@@ -49,4 +49,5 @@ def check_data(data: Prepared, config: TrainConfig, log: Log) -> None:
     limits = config.model.max_source_length, config.model.max_target_length
     for split, corpus in (("train", data.train), ("valid", data.valid)):
         check_lengths(corpus, limits[0], *split_paths(config.data, split, log), target_limit=limits[1])
-    check_tests(config.data, data.tokenizers, limits[0], log)
+    cut = config.search.long_lines == LongLines.cut
+    check_tests(config.data, data.tokenizers, None if cut else limits[0], log)

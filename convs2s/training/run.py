@@ -14,7 +14,7 @@ import torch
 
 from convs2s.config import BestBy, Nonfinite, TrainConfig, flatten, to_plain
 from convs2s.data.batching import Batch, cut_batches, padding_share
-from convs2s.data.prepare import Prepared, prepare
+from convs2s.data.prepare import Prepared, held_out_digests, prepare
 from convs2s.errors import UserError
 from convs2s.files import locked, remove_leftovers, write_json
 from convs2s.messages import say, silent
@@ -151,8 +151,13 @@ class Run:
         checkpoint.load_weights(self.model, saved, str(path))
         self.optimizer.load_state_dict(saved["optimizer"])
         self.updater.scaler.load_state_dict(saved["scaler"])
-        self.schedule = Schedule(**saved["schedule"])
-        self.progress = Progress(**saved["progress"])
+        try:
+            self.schedule, self.progress = Schedule(**saved["schedule"]), Progress(**saved["progress"])
+        except TypeError:
+            raise UserError(
+                f"{path}: saved by another version of this program; give another run_dir, and training.init_from to "
+                "start from its weights"
+            ) from None
         self.say(f"resuming {path} at epoch {self.progress.epoch}, update {self.progress.update}")
         return path
 
@@ -182,6 +187,7 @@ class Run:
                 "source_vocabulary": self.model.source_vocabulary,
                 "target_vocabulary": self.model.target_vocabulary,
                 "tokenizers": self.data.tokenizers.state(),
+                "held_out": held_out_digests(self.data.manifest),
                 "optimizer": self.optimizer.state_dict(),
                 "scaler": self.updater.scaler.state_dict(),
                 "schedule": asdict(self.schedule),

@@ -62,6 +62,7 @@ class Updater:
         self.loss: Loss = torch.compile(model.loss, dynamic=True) if training.compile else model.loss
         # Small fp16 gradients would vanish: the loss is scaled up before they are taken (GPU only).
         self.scaler = torch.amp.GradScaler(world.device.type, enabled=training.precision == Precision.fp16)
+        self.scaler.scale(torch.zeros((), device=world.device))  # sets it up: a process may have no batch at first
 
     def autocast(self) -> AbstractContextManager[object]:
         """Matrix products in the precision asked for."""

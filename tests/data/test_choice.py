@@ -160,6 +160,15 @@ def test_the_hash_holds_out_pairs_wherever_they_stand(data: DataConfig) -> None:
     assert set(read_lines(split_paths(held, "valid")[0])) - {"neu"} == before
 
 
+def test_what_is_held_out_is_in_no_extra_text(data: DataConfig) -> None:
+    """Fault: data.extra repeats data.train's text, and with it the pairs that validation is of."""
+    mixed = replace(data, valid=[], valid_fraction=0.2, extra=[ExtraConfig(data.train), ExtraConfig(data.valid)])
+    prepared = prepare(mixed, WORDS, silent)
+    held = {source for source, _ in read_pairs(*split_paths(mixed, "valid"))}
+    assert len(held) == dropped(prepared)["held out"] == dropped(prepared)["duplicate"]
+    assert held.isdisjoint(text(prepared))
+
+
 def test_nothing_held_out_is_refused(data: DataConfig) -> None:
     """Fault: training without validation, ending in a division by zero."""
     with pytest.raises(UserError, match=r"no pair was held out of 300 .* data\.valid_every=400"):

@@ -24,18 +24,19 @@ TEXT = b"".join(b"Satz %d\n" % i for i in range(50))
 class Handler(SimpleHTTPRequestHandler):
     def do_GET(self) -> None:
         wanted = self.headers.get("Range", "")
-        if self.path.endswith("resumed.de") and wanted:
+        if self.path.endswith("resumed.de") and wanted and self.headers["If-Range"] == '"1"':
             body = TEXT[int(wanted.removeprefix("bytes=").removesuffix("-")) :]
             self.send_response(206)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
             return
-        if self.path.endswith("resumed.de"):
+        if self.path.endswith("resumed.de"):  # breaks off, unless a rest of another version was asked for
             self.send_response(200)
             self.send_header("Content-Length", str(len(TEXT)))
+            self.send_header("ETag", '"1"')
             self.end_headers()
-            self.wfile.write(TEXT[:100])
+            self.wfile.write(TEXT if wanted else TEXT[:100])
             return
         if self.path.endswith("cut.de"):  # promises more than it sends
             self.send_response(200)
@@ -122,17 +123,38 @@ def test_a_broken_download_goes_on_where_it_ended(data: DataConfig) -> None:
     """Fault: gigabytes fetched again, or the rest written over the beginning."""
     with pytest.raises(UserError, match="after 100 of 390 bytes; the same command goes on from there"):
         fetch(data, ["resumed.de"])
-    assert [name for name in names(data) if name.startswith("resumed")] == ["resumed.de.part"]
+    assert names(data) == ["resumed.de.part", "resumed.de.part.version"]
     said: list[str] = []
     fetch(replace(data, sha256={"resumed.de": hashlib.sha256(TEXT).hexdigest()}), ["resumed.de"], said.append)
     assert (Path(data.root) / "resumed.de").read_bytes() == TEXT
     assert "MB of it are there" in said[0]
+    assert names(data) == [RECORD, "resumed.de"]
+
+
+def test_the_rest_of_another_version_is_not_taken(data: DataConfig) -> None:
+    """Fault: a file put together from an old version's beginning and a new one's end, where none is pinned."""
+    with pytest.raises(UserError, match="goes on from there"):
+        fetch(data, ["resumed.de"], lambda _: None)
+    (Path(data.root) / "resumed.de.part").write_bytes(b"x" * 100)
+    (Path(data.root) / "resumed.de.part.version").write_text('"0"')
+    fetch(data, ["resumed.de"], lambda _: None)
+    assert (Path(data.root) / "resumed.de").read_bytes() == TEXT
+
+
+def test_without_a_version_a_download_starts_anew(data: DataConfig) -> None:
+    """Fault: the promise to go on, or a rest of who knows what, where the server does not say what it sends."""
+    with pytest.raises(UserError, match="after 9 of 1,000 bytes; the same command tries again"):
+        fetch(data, ["cut.de"], lambda _: None)
+    assert names(data) == ["cut.de.part"]
+    with pytest.raises(UserError, match="after 9 of 1,000 bytes"):
+        fetch(data, ["cut.de"], lambda _: None)
 
 
 def test_a_rest_that_does_not_fit_is_thrown_away(data: DataConfig) -> None:
     """Fault: a file put together from two versions on the server, kept for ever after under .part."""
     Path(data.root).mkdir()
     (Path(data.root) / "resumed.de.part").write_bytes(b"another file's beginning")
+    (Path(data.root) / "resumed.de.part.version").write_text('"1"')
     pinned = replace(data, sha256={"resumed.de": hashlib.sha256(TEXT).hexdigest()})
     with pytest.raises(UserError, match=r"resumed\.de has SHA-256"):
         fetch(pinned, ["resumed.de"])

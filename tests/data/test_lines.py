@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import convs2s.data.lines as module
-from convs2s.data.lines import read_lines, read_pairs
+from convs2s.data.lines import Part, Side, read_lines, read_pairs, read_texts
 from convs2s.errors import UserError
 
 texts = st.lists(st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"])), max_size=10)
@@ -145,6 +145,23 @@ def test_unequal_pipes_are_refused_with_both_counts(tmp_path: Path) -> None:
         list(read_pairs(tmp_path / "a", tmp_path / "b"))
     for writer in writers:
         writer.join()
+
+
+def test_texts_are_read_once(tmp_path: Path) -> None:
+    """Fault: hypotheses=<(...) is empty for the second reference, or sides of several files are compared as a whole."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_bytes, args=[b"a\nb\n"])
+    writer.start()
+    one, other = write(tmp_path / "1", "c\nd\n"), write(tmp_path / "2", "e\nf")
+    assert read_texts(pipe, one, other) == [["a", "b"], ["c", "d"], ["e", "f"]]
+    writer.join()
+    three = write(tmp_path / "3", "x\ny\nz\n")
+    parts = [Side((Part(first), Part(second))) for first, second in ((one, three), (three, one))]
+    with pytest.raises(UserError, match=r"1 has 2 lines but \S*3 has 3"):
+        read_texts(*parts)
+    with pytest.raises(UserError, match="are empty"):
+        read_texts(write(tmp_path / "4", ""), write(tmp_path / "5", ""))
 
 
 def test_the_first_blank_line_is_told(tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ def test_refusals(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(UserError, match=f"{option}=0 must be at least 1"):
             compared(folder, pair, **{option: 0})
     (folder / "short").write_text("one\n")
-    with pytest.raises(UserError, match=f"short has 1 lines but .*ref has {LINES}"):
+    with pytest.raises(UserError, match=f"ref has {LINES} lines but .*short has 1;"):
         compared(folder, {"a": ["good1"], "b": ["short"]})
     (folder / "blank").write_text("\n" * LINES)
     report = compared(folder, {"a": ["good1"], "b": ["blank"]}, metrics=[Metric.bleu], language=None)

@@ -1,4 +1,4 @@
-"""Beam search against a slow one written from the specification, and what must hold for every model and option."""
+"""Beam search against a slow one written from a description of the Lua program, and what must always hold."""
 
 from __future__ import annotations
 

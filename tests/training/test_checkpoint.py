@@ -159,6 +159,8 @@ def test_average(tmp_path: Path) -> None:
     one, two = str(folder / "epoch1.pt"), str(folder / "epoch2.pt")
     mean = average([one, two])
     assert_same_state(mean, average([two, one, two]))
+    twice = average([one, two, str(Path(two).parent / "." / ".." / "checkpoints" / Path(two).name)])
+    assert_same_state(mean["model"], twice["model"])
     for name, weight in mean["model"].items():
         expected = (checkpoint.load(one)["model"][name] + checkpoint.load(two)["model"][name]) / 2
         assert torch.allclose(weight, expected)

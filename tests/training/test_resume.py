@@ -14,7 +14,7 @@ import pytest
 import torch
 from runs import assert_same_state, metrics, tiny_config, trained, write_corpus
 
-from convs2s.config import TokenizerKind
+from convs2s.config import LongLines, TokenizerKind
 from convs2s.errors import UserError
 from convs2s.training import checkpoint, loop
 from convs2s.training.checks import as_started
@@ -182,6 +182,26 @@ def test_other_configuration_is_refused(tmp_path: Path) -> None:
     trained(tiny_config(tmp_path))
     with pytest.raises(UserError, match=r"optimizer\.lr=0\.25, this command says 0\.5"):
         loop.train(tiny_config(tmp_path, optimizer__lr=0.5))
+
+
+def test_a_checkpoint_of_another_version_is_refused(tmp_path: Path) -> None:
+    """Fault: a stack trace where this version's checkpoints hold more, or less, than an older one's."""
+    saved = trained(tiny_config(tmp_path, training__max_updates=2))
+    saved["progress"]["finished"] = None
+    checkpoint.save(tmp_path / "run" / "checkpoints" / "last.pt", saved)
+    with pytest.raises(UserError, match=r"last\.pt: saved by another version of this program; give another run_dir"):
+        loop.train(tiny_config(tmp_path))
+
+
+def test_long_test_lines_are_refused_or_cut(tmp_path: Path) -> None:
+    """Fault: a test line beyond the model's table found out after training, or refused though it will be cut."""
+    tiny_config(tmp_path)
+    for side in ("a", "b"):
+        with (tmp_path / "raw" / f"test.{side}").open("a") as file:
+            file.write("w1 " * 9 + ". " + "w2 " * 9 + "\n")
+    with pytest.raises(UserError, match=r"test\.a, line 6: 20 pieces, </s> included, but the model takes at most 14"):
+        loop.train(tiny_config(tmp_path))
+    trained(tiny_config(tmp_path, search__long_lines=LongLines.cut, training__max_updates=1))
 
 
 def test_raised_limit_goes_on(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from convs2s.errors import UserError
 from convs2s.model import ConvS2S
 from convs2s.model.layers import WeightNorm
 from convs2s.training import loop
+from convs2s.training import update as module
 from convs2s.training.distributed import World
 from convs2s.training.nag import NAG
 from convs2s.training.update import Updater, split
@@ -240,6 +241,23 @@ def test_nonfinite_loss_is_skipped_within_a_limit(tmp_path: Path, monkeypatch: p
     poison(monkeypatch, set(range(100)))
     with pytest.raises(UserError, match="not finite"):
         loop.train(tiny_config(tmp_path, "endless", training__nonfinite=Nonfinite.skip, training__max_skips=2))
+
+
+def test_fp16_without_a_batch_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault: a process whose first update after a start has no batch asks a scaler for what it has not set up yet."""
+    monkeypatch.setattr(module, "check_precision", lambda *_: None)
+    update = updater(TrainingConfig(precision=Precision.fp16))
+    others = [torch.ones_like(parameter) for parameter in update.parameters]
+
+    def from_others(self: World, parameters: Any) -> None:
+        for parameter, gradient in zip(parameters, others, strict=True):
+            parameter.grad = gradient.clone()
+
+    monkeypatch.setattr(World, "sum_gradients", from_others)
+    monkeypatch.setattr(World, "sum", lambda self, values: [3.0, 5, 2, 0])
+    before = weights(update)
+    assert update([], 0).applied
+    assert not torch.equal(weights(update), before)
 
 
 def test_fp16_on_cpu_is_refused() -> None:
