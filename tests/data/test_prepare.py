@@ -408,5 +408,5 @@ def test_the_script(data: DataConfig) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert re.search(r"pairs read +6 +2\n", done.stderr)
-    assert done.stdout.startswith(f"{data.prepared_dir}: 6 training and 2 validation pairs")
+    assert done.stdout.startswith(f"{data.prepared_dir}: 4 training and 2 validation pairs")
     assert (Path(data.prepared_dir) / "manifest.json").exists()
