@@ -68,7 +68,7 @@ def as_hydra_reads(override: str, schema: type[Any], sweep: bool) -> str:
     """
     name, equals, value = override.partition("=")
     choices = group_choices(name, schema)
-    if choices and value == "null":
+    if choices and (value.startswith(("[", "{")) or re.fullmatch(r"null|true|false|[-+.\d]*", value)):
         raise UserError(f"{override}: there is no such choice, only {', '.join(choices)}")
     if not choices and value.startswith("glob("):
         raise UserError(f"{override}: glob chooses among the files of a group, such as experiment; name the values")

@@ -42,8 +42,13 @@ def open_closed_streams() -> None:
 
 
 open_closed_streams()
+try:
+    os.getcwd()
+except OSError:
+    sys.exit("error: the current folder is gone: change to one that is there")
 
 import hydra
+import yaml
 from hydra.core.config_store import ConfigStore
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
@@ -67,15 +72,21 @@ FORMS = {
 def run(main: Callable[[C], None], schema: type[C], config_name: str) -> None:
     """Call ``main`` with the configuration that configs/CONFIG_NAME.yaml and the command line compose.
 
-    SIGTERM ends it as Ctrl-C does: what is being written is removed, worker processes end.
+    SIGTERM and SIGHUP end it as Ctrl-C does: what is being written is removed, worker processes end.
     """
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:  # nohup
+            signal.signal(number, lambda number, _: sys.exit(128 + number))
     register(schema, config_name)
     given = sys.argv[1:]
     # Hydra then raises its errors here instead of printing them over several lines.
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")
 
+    composing = True
+
     def job(composed: DictConfig) -> None:
+        nonlocal composing
+        composing = False
         sys.argv[1:] = given  # as records of a run quote it
         with one_line_failures(schema):  # here too: Hydra announces what leaves its job over several lines
             name_sweep(composed)
@@ -86,7 +97,12 @@ def run(main: Callable[[C], None], schema: type[C], config_name: str) -> None:
         if any(argument in ("--help", "-h") for argument in given):
             print(help_text(main, schema), flush=True)
         else:
-            hydra.main(version_base="1.3", config_path=str(CONFIGS), config_name=config_name)(job)()
+            try:
+                hydra.main(version_base="1.3", config_path=str(CONFIGS), config_name=config_name)(job)()
+            except Exception as error:
+                if composing and (message := unreadable(error)):
+                    raise UserError(message) from error
+                raise
 
 
 @contextmanager
@@ -100,7 +116,10 @@ def one_line_failures(schema: type[Any]) -> Iterator[None]:
     except (HydraException, OmegaConfBaseException) as error:
         fail(one_line(error, schema))
     except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # more of them would interrupt Python's own clearing up
         sys.exit(130)
+    except MemoryError:
+        fail("out of memory: a lower search.beam, search.batch_size, training.batch_tokens or the like needs less")
     except BrokenPipeError:  # whoever read our output has gone
         drop_output()
         sys.exit(141)
@@ -113,6 +132,19 @@ def drop_output() -> None:
     """Point standard output elsewhere: Python's last flush would complain about what it could not deliver."""
     with contextlib.suppress(OSError, ValueError):  # not a real file
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def unreadable(error: Exception) -> str:
+    """What is wrong with a file of configs/ or --config-dir that Hydra could not compose; "" for other failures."""
+    if isinstance(error, (HydraException, OmegaConfBaseException, UserError)):
+        return ""
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        return f"{error.problem_mark.name}, line {error.problem_mark.line + 1}: {error.problem}; mend the file"
+    known = (yaml.YAMLError, ValueError, TypeError, RecursionError, AttributeError)
+    if isinstance(error, known) or (isinstance(error, OSError) and error.errno is None):
+        reason = str(error).partition("\n")[0]
+        return f"a file of --config-dir, or the choice of one, is no configuration ({reason:.100}); mend it"
+    return ""
 
 
 def register(schema: type[Any], config_name: str) -> None:
@@ -194,6 +226,8 @@ def one_line(error: BaseException, schema: type[Any]) -> str:
             return f"{overridden.group(1)}: there is no option {key} in it; --help shows its form"
         return no_option(key, schema)
     text = str(causes[-1]).splitlines()[0].strip()
+    if missing := re.search(r"Missing mandatory value: (\w+)", text):
+        return f"{missing[1]} must be given: add {missing[1]}=VALUE to the command"
     text = next((form for said, form in FORMS.items() if said in text), text)
     override = re.search(r"override (.+)", str(error))
     where = re.sub(r"_(?==)", "", override.group(1), count=1) if override else key

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import glob
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +23,7 @@ def atomic(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
     """
     if not path.name:
         raise UserError(f"{path}: is a folder; give a file in it")
-    target = path.resolve()
+    target = real(path)
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     text: dict[str, Any] = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
     try:
@@ -30,6 +31,7 @@ def atomic(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
             with open(target, mode, **text) as file:
                 yield file
             return
+        remove_leftovers(target.parent, target.name)
         with open(temporary, mode, **text) as file:
             yield file
             file.flush()
@@ -77,6 +79,11 @@ def matching(pattern: str, option: str) -> list[Path]:
     return found
 
 
+def real(path: str | Path) -> Path:
+    """Where a path leads; at links that go round in circles ``Path.resolve`` raises."""
+    return Path(os.path.realpath(path))
+
+
 def check_place(path: str, option: str) -> None:
     """Before long work: UserError that names the ``option`` where ``path`` is a folder, or in one that is not there."""
     place = Path(path)
@@ -87,12 +94,12 @@ def check_place(path: str, option: str) -> None:
 def check_outputs(outputs: Mapping[str, str | None], inputs: Mapping[str, Sequence[str | None]]) -> None:
     """Before long work: ``check_place`` of every output that is a file, and UserError for one that is read, too, or
     that another option writes. Both are paths by the option's name; null and "-" are no files."""
-    named = {Path(path).resolve(): option for option, paths in inputs.items() for path in paths if path is not None}
+    named = {real(path): option for option, paths in inputs.items() for path in paths if path is not None}
     for option, path in outputs.items():
         if path is None or path == "-":
             continue
         check_place(path, option)
-        place = Path(path).resolve()
+        place = real(path)
         if place in named and (place.is_file() or not place.exists()):  # anything may go to /dev/null
             raise UserError(f"{option}={path} is the file of {named[place]}=, too: give another name")
         named[place] = option
@@ -106,12 +113,23 @@ def make_folder(folder: Path, option: str) -> None:
         raise UserError(f"{option}={folder}: cannot be made ({error.strerror}); give another folder") from error
 
 
-def remove_leftovers(folder: Path) -> None:
-    """Remove what processes that died in ``atomic`` left in ``folder``."""
-    for path in folder.glob(".*.tmp"):
+def remove_leftovers(folder: Path, name: str | None = None) -> None:
+    """Remove what processes that died in ``atomic`` left in ``folder``, of all files or of one."""
+    for path in folder.glob(".*.tmp" if name is None else f".{glob.escape(name)}.*.tmp"):
         process = path.name.split(".")[-2]
-        if not (process.isdigit() and Path("/proc", process).exists() and int(process) != os.getpid()):
+        if process.isdigit() and (int(process) == os.getpid() or not running(int(process))):
             path.unlink(missing_ok=True)
+
+
+def running(process: int) -> bool:
+    """Whether there is a process of this number."""
+    try:
+        os.kill(process, 0)
+    except PermissionError:  # somebody else's
+        return True
+    except (ProcessLookupError, OverflowError):
+        return False
+    return True
 
 
 def sync_folder(folder: Path) -> None:

@@ -36,6 +36,9 @@ MODELS = {
 
 def main(config: BenchmarkTrainConfig) -> None:
     check_minimum("", config, dict.fromkeys(("sentences", "length", "repeat", "threads"), 1))
+    for name in ("models", "precisions"):
+        if not getattr(config, name):
+            raise UserError(f"{name}=[] is empty: name one or more")
     if config.output is not None:
         check_place(config.output, "output")
     if config.threads is not None:

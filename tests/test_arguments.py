@@ -64,6 +64,8 @@ def test_flags_and_options_in_any_order() -> None:
         (["-c", "seed=1"], "-c needs a value: -c job|hydra|all"),
         (["--config-dir"], "--config-dir needs a value: --config-dir VALUE"),
         (["seed=glob(*)"], "glob chooses among the files of a group"),
+        (["search=1"], "search=1: there is no such choice, only beam, greedy"),
+        (["data=[files]"], "data=[files]: there is no such choice, only"),
         (["search=null"], "search=null: there is no such choice, only beam, greedy"),
     ],
 )

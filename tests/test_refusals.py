@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import runpy
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -30,12 +32,13 @@ from convs2s.config import (
     ScoreConfig,
     SearchConfig,
     SelectionConfig,
+    TokenizerKind,
     TrainConfig,
     TranslateConfig,
 )
 from convs2s.errors import UserError
 from convs2s.evaluation.evaluate import evaluate_split
-from convs2s.files import atomic
+from convs2s.files import atomic, check_outputs
 from convs2s.options import CONFIGS
 from convs2s.training import checkpoint
 from convs2s.training.average import average
@@ -71,6 +74,16 @@ def test_a_misread_override_says_how_to_write_it(override: str) -> None:
 
 IMPOSSIBLE: dict[str, tuple[dict[str, Any], str]] = {
     "seed": ({"seed": -1}, "seed=-1 must be at least 0"),
+    "large number": ({"search__beam": 1 << 40}, f"search.beam={1 << 40} must be at most 2147483647"),
+    "workers": ({"data__workers": 5000}, "data.workers=5000 must be at most 1024"),
+    "coverage": (
+        {"text__kind": TokenizerKind.sentencepiece, "text__character_coverage": 0.5},
+        "text.character_coverage=0.5 must be at least 0.98 and at most 1",
+    ),
+    "joiner": (
+        {"text__kind": TokenizerKind.sentencepiece, "text__joiner": "@@"},
+        "text.joiner= is for text.kind=whitespace or moses_bpe: leave it out",
+    ),
     "data seed": ({"data__seed": -1}, "data.seed=-1 must be at least 0"),
     "metrics": ({"data__metrics": []}, "data.metrics=[] is empty: name one or more of bleu, chrf, ter, rouge"),
     "columns": ({"data__columns": ["de"]}, "data.columns must name two columns, [source, target], not ['de']"),
@@ -235,6 +248,7 @@ OWN: list[tuple[str, Any, str]] = [
     ("benchmark_generate", BenchmarkGenerateConfig(output="/none/x"), "output=/none/x cannot be written"),
     ("benchmark_data", BenchmarkDataConfig(output="/"), "output=/ cannot be written"),
     ("average", AverageConfig([], "x"), "checkpoints=[] is empty"),
+    ("benchmark_train", BenchmarkTrainConfig(models=[]), "models=[] is empty: name one or more"),
     ("benchmark_train", BenchmarkTrainConfig(sentences=0), "sentences=0 must be at least 1"),
     ("benchmark_train", BenchmarkTrainConfig(threads=0), "threads=0 must be at least 1"),
     ("benchmark_generate", BenchmarkGenerateConfig(repeat=0), "repeat=0 must be at least 1"),
@@ -293,6 +307,58 @@ def test_a_disk_that_fails_anywhere_is_one_line(name: str | None, capsys: pytest
         raise OSError(errno.ENOSPC, "No space left on device", name)
     assert end.value.code == 1
     assert capsys.readouterr().err == f"error: {name or 'standard input or output'}: No space left on device\n"
+
+
+def test_memory_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """Fault: a stack trace where an option asks for more memory than there is."""
+    with pytest.raises(SystemExit) as end, one_line_failures(TrainConfig):
+        raise MemoryError
+    assert end.value.code == 1
+    assert capsys.readouterr().err.startswith("error: out of memory: a lower search.beam")
+
+
+def test_what_the_dead_left_is_cleared_up(tmp_path: Path) -> None:
+    """Fault: each killed translation leaves a hidden file for ever; or files of living processes, and others', go."""
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    for name in (f".out.{dead.pid}.tmp", f".out.{os.getppid()}.tmp", ".out.mine.tmp", f".other.{dead.pid}.tmp"):
+        (tmp_path / name).touch()
+    with atomic(tmp_path / "out") as file:
+        file.write("whole")
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"out", f".out.{os.getppid()}.tmp", ".out.mine.tmp", f".other.{dead.pid}.tmp"}
+
+
+def test_links_that_go_round_in_circles(tmp_path: Path) -> None:
+    """Fault: a stack trace about a loop, on some versions of Python."""
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    check_outputs({"output": str(tmp_path / "out")}, {"input": [str(tmp_path / "loop")]})
+    with pytest.raises(UserError, match="loop/out cannot be written: it is a folder, or its folder does not exist"):
+        check_outputs({"output": str(tmp_path / "loop" / "out")}, {})
+
+
+CONFIGURATIONS = {
+    "a: [1": r"own\.yaml, line 1: expected ',' or '\]', .*; mend the file",
+    "seed: 1\n\tx: 2": r"own\.yaml, line 2: found character '\\t' that cannot start any token; mend the file",
+    "5": r"is no configuration \(Invalid loaded object type: int\); mend it",
+    "defaults: 5": r"is no configuration \(.*\); mend it",
+    "a: &a [*a]": r"line 1: found undefined alias|is no configuration|found recursive",
+}
+
+
+@pytest.mark.parametrize("content", CONFIGURATIONS)
+def test_a_configuration_of_ones_own_with_a_mistake(
+    content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Fault: a hundred lines of a parser's trace, where the file's line is known."""
+    (tmp_path / "own.yaml").write_text(content, "utf-8")
+    words = ["translate.py", "--config-dir", str(tmp_path), "--config-name", "own"]
+    monkeypatch.setattr(sys, "argv", words)
+    with pytest.raises(SystemExit) as end:
+        runpy.run_path(str(SCRIPTS / "translate.py"), run_name="__main__")
+    assert end.value.code == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.search(CONFIGURATIONS[content], line), line
 
 
 def test_ctrl_c_while_packages_load_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,6 +14,8 @@ from convs2s.errors import UserError
 
 T = TypeVar("T")
 C = TypeVar("C")
+LARGEST = (1 << 31) - 1  # of whole numbers, which pass through 32 bits in places
+MOST_PROCESSES = 1024
 MISSING: Any = "???"  # OmegaConf's mark for a value that must be given
 
 
@@ -31,12 +33,15 @@ def group(kind: type[T]) -> T:
 
 
 def check_minimum(group: str, config: Any, minimum: Mapping[str, float]) -> None:
-    """Raise UserError for the first option below its minimum or not finite; null is always fine.
+    """Raise UserError for the first option below its minimum, not finite or too large a number; null is always fine.
 
     group: where the options stand, e.g. "model"; "" for a script's own.
     """
     for name, least in minimum.items():
         value = getattr(config, name)
+        most = MOST_PROCESSES if name in ("workers", "threads") else LARGEST
+        if isinstance(value, int) and value > most:
+            raise UserError(f"{f'{group}.{name}' if group else name}={value} must be at most {most}")
         if value is not None and not least <= value < math.inf:
             wanted = f"at least {least}" if math.isfinite(value) else "a finite number"
             raise UserError(f"{f'{group}.{name}' if group else name}={value} must be {wanted}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from convs2s.config.base import check_minimum, option
+from convs2s.config.base import check_minimum, option, refuse_given
 from convs2s.errors import UserError
 
 NORMALIZATIONS = ("nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity")  # SentencePiece's
@@ -78,7 +78,9 @@ class TextConfig:
         """Likewise, for what only SentencePiece reads."""
         if self.normalization not in NORMALIZATIONS:
             raise UserError(f"text.normalization={self.normalization} is none of {', '.join(NORMALIZATIONS)}")
-        if not 0 < self.character_coverage <= 1:
-            raise UserError(f"text.character_coverage={self.character_coverage} must be above 0 and at most 1")
+        if not 0.98 <= self.character_coverage <= 1:  # sentencepiece's own limits
+            raise UserError(f"text.character_coverage={self.character_coverage} must be at least 0.98 and at most 1")
+        foreign = ("joiner", "min_frequency", "max_words", "max_target_words")
+        refuse_given(self, foreign, "is for text.kind=whitespace or moses_bpe", "text")
         least = 3 + 1 + 256 * self.byte_fallback + 1  # specials, the mark of a word, bytes, and a character
         check_minimum("text", self, {"training_lines": 1, "vocabulary_size": least})

@@ -143,7 +143,8 @@ class TrainingConfig:
     threads: int | None = option(None, "CPU threads per process; null: PyTorch's choice")
     device: str = option("auto", "auto, cpu, cuda or cuda:N; under torchrun auto gives each process its own GPU")
     stop_signals: list[str] = option(
-        ["SIGINT", "SIGTERM"], "signals that end training after the current update, saved (SLURM: add SIGUSR1)"
+        ["SIGINT", "SIGTERM", "SIGHUP"],
+        "signals that end training after the current update, saved (SLURM: add SIGUSR1; nohup's SIGHUP stays ignored)",
     )
     tensorboard: bool = option(True, "write TensorBoard events to the run directory")
     selection: SelectionConfig = group(SelectionConfig)

@@ -43,6 +43,7 @@ from convs2s.data.sources import (
 )
 from convs2s.data.storage import folder_lock, recover, replacing, sha256
 from convs2s.errors import UserError
+from convs2s.files import real
 from convs2s.messages import Log, say, silent
 from convs2s.text.tokenizer import Tokenizers, sampled, segmenters, train_tokenizers
 
@@ -71,7 +72,7 @@ def prepare(data: DataConfig, text: TextConfig, log: Log = say, given: Tokenizer
     data.check()
     names = file_names(data)
     segmenters(text, (data.source, data.target))  # options and packages, before anything is fetched
-    folder = Path(data.prepared_dir).resolve()
+    folder = real(data.prepared_dir)
     if not folder.name:
         raise UserError(f"data.prepared_dir={data.prepared_dir} is the root of the disk; name a new or empty folder")
 

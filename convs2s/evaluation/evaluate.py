@@ -22,7 +22,7 @@ from convs2s.evaluation.figures import check_references, figures, unknown_words
 from convs2s.evaluation.models import block_size, load_models, load_translator
 from convs2s.evaluation.perplexity import reference_perplexity, unknown_pieces
 from convs2s.evaluation.results import Report, markdown, origin, summary, write
-from convs2s.files import atomic, make_folder
+from convs2s.files import atomic, make_folder, real
 from convs2s.messages import say
 from convs2s.search.translate import Translation, Translator, Warner, blocks, translate_blocks
 from convs2s.search.workers import translate_in_workers, worker_device
@@ -147,7 +147,7 @@ def evaluate_file(
     path = Path(hypotheses)
     lines, *texts = read_texts(path, *map(Path, references), *([] if source is None else [Path(source)]))
     sources = None if source is None else texts.pop()
-    folder = path.resolve().parent if output is None else Path(output)
+    folder = real(path).parent if output is None else Path(output)
     if output is None and folder.name == "translations":
         folder = folder.parent
     report_path = folder / "evaluation" / f"{path.name}.json"
@@ -173,7 +173,9 @@ def evaluate_run(config: TrainConfig) -> None:
         print("no test split to score (data.test is empty)")
         return
     checkpoints = Path(config.run_dir) / "checkpoints"
-    best = checkpoints / "best.pt"  # not there when training stopped before its first validation
+    best = checkpoints / "best.pt"
+    if not best.exists():
+        say(f"{best} is not there (no epoch was validated, or it was taken away): last.pt is scored")
     report = evaluate_split(
         best if best.exists() else checkpoints / "last.pt",
         next(iter(config.data.test)),

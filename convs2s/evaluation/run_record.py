@@ -70,10 +70,12 @@ def read_run(directory: Path) -> RunRecord:
         config = from_plain(TrainConfig, yaml.safe_load(path.read_text(encoding="utf-8")))
     except UserError as error:
         raise UserError(f"{path}: {error}; not a run of this version of the program") from error
-    except (OSError, ValueError, TypeError, AttributeError, yaml.YAMLError) as error:
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError, yaml.YAMLError) as error:
         raise UserError(f"{path}: cannot be read ({str(error).splitlines()[0]:.80}); leave this run out") from error
     path = directory / "environment.json"
     environment = read_json(path, "leave this run out") if path.exists() else {}
+    if not isinstance(environment.get("data", {}), dict):
+        raise UserError(f"{path}: damaged (data is no object); mend it, or leave this run out")
     reports = sorted((directory / "evaluation").glob("*.json"))
     return RunRecord(
         directory,
@@ -106,7 +108,7 @@ def read_epochs(path: Path) -> list[dict[str, Any]]:
                 if not (isinstance(values["epoch"], int) and values["valid_perplexity"] >= 1):
                     raise ValueError("an epoch is a whole number, its perplexity one of at least 1")
                 epochs.append(values)
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise UserError(
                 f"{path}, line {number}: damaged ({error!s:.60}); mend the line, or leave this run out"
             ) from error
@@ -121,5 +123,5 @@ def read_speed(path: Path) -> float | None:
         epochs = json.loads(path.read_text(encoding="utf-8"))
         tokens, seconds = (sum(float(epoch[name]) for epoch in epochs) for name in ("tokens", "seconds"))
         return tokens / seconds
-    except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError) as error:
+    except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError, RecursionError) as error:
         raise UserError(f"{path}: damaged ({error!s:.60}); take it out, or leave this run out") from error

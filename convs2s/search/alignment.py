@@ -11,6 +11,7 @@ import numpy as np
 
 from convs2s.search.lexicon import Links
 
+LONGEST = 1000  # words
 NULL = ""  # what a target word that has no source word is aligned with
 
 
@@ -18,8 +19,10 @@ def ibm_model_1(pairs: Sequence[tuple[Sequence[str], Sequence[str]]], iterations
     """For each pair of sentences the likeliest source word of each target word, or none.
 
     Expectation-maximisation of t(target | source) from the uniform distribution, over every word of both sides at
-    once: memory grows with the sum of the products of the sentences' lengths.
+    once: memory grows with the sum of the products of the sentences' lengths. Pairs with a side of more than LONGEST
+    words, no sentences, get no links.
     """
+    pairs = [pair if max(map(len, pair)) <= LONGEST else ([], []) for pair in pairs]
     if not any(target for _, target in pairs):
         yield from ([] for _ in pairs)
         return

@@ -54,7 +54,7 @@ class SentencePieceTokenizer:
         A text that does not yield so many pieces gives a smaller vocabulary and a message.
         Raises UserError when the text is blank or its characters alone exceed ``vocabulary_size``.
         """
-        caught: list[Exception] = []
+        caught: list[BaseException] = []
         written = io.BytesIO()
         try:
             sentencepiece.SentencePieceTrainer.train(
@@ -145,12 +145,12 @@ class _Safe(dict[str, bool]):
 _SAFE = _Safe()
 
 
-def _readable(lines: Iterable[str], caught: list[Exception]) -> Iterator[str]:
+def _readable(lines: Iterable[str], caught: list[BaseException]) -> Iterator[str]:
     """Lines without the characters for which SentencePiece's trainer leaves a line out; keeps what ``lines`` raises."""
     try:
         for line in lines:
             yield line.translate(_UNREADABLE)
-    except Exception as error:
+    except BaseException as error:  # Ctrl-C too
         caught.append(error)
         raise
 

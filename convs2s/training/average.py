@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from convs2s.errors import UserError
+from convs2s.files import real
 from convs2s.training.checkpoint import build_tokenizers, load
 
 
@@ -20,7 +20,7 @@ def average(paths: Sequence[str]) -> dict[str, Any]:
     """
     if not paths:
         raise UserError("checkpoints=[] is empty: name the checkpoints to average")
-    names = sorted({Path(path).resolve(): path for path in paths}.values())  # ./a.pt is a.pt
+    names = sorted({real(path): path for path in paths}.values())  # ./a.pt is a.pt
     total: dict[str, torch.Tensor] = {}
     first: dict[str, Any] = {}
     for path in names:

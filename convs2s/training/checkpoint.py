@@ -16,7 +16,7 @@ import torch
 
 from convs2s.config import ModelConfig, TrainConfig, from_plain
 from convs2s.errors import UserError
-from convs2s.files import atomic
+from convs2s.files import atomic, real
 from convs2s.messages import Log
 from convs2s.model import Seq2Seq, build
 from convs2s.text.tokenizer import Tokenizers
@@ -66,7 +66,7 @@ def load(path: str | Path) -> dict[str, Any]:
 
 def run_directory(path: Path) -> Path:
     """RUN for RUN/checkpoints/best.pt, and otherwise the folder that the checkpoint lies in."""
-    folder = path.resolve().parent
+    folder = real(path).parent
     return folder.parent if folder.name == "checkpoints" else folder
 
 

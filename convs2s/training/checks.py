@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from convs2s.config import LongLines, TrainConfig
+from convs2s.config import LongLines, TrainConfig, flatten
 from convs2s.data.corpus import check_lengths
 from convs2s.data.prepare import Prepared, check_tests, split_paths
 from convs2s.errors import UserError
 from convs2s.messages import Log
 from convs2s.search.lexicon import check_lexicon
+from convs2s.text.tokenizer import Tokenizers
+from convs2s.training.checkpoint import build_tokenizers
+from convs2s.training.record import refuse_other_options
 
 
 def check_lexicons(config: TrainConfig) -> None:
@@ -37,11 +42,46 @@ def make_directory(directory: Path) -> None:
     try:
         (directory / "checkpoints").mkdir(parents=True, exist_ok=True)
         (directory / ".lock").touch()
+        (directory / "checkpoints" / ".lock").touch()
     except OSError as error:
-        raise UserError(f"run_dir={directory}: {error.strerror}; give another run_dir") from error
+        raise UserError(f"run_dir={directory}: {error.filename}: {error.strerror}; give another run_dir") from error
     for folder in (directory / name for name in ("translations", "evaluation")):  # for when training is over
         if folder.exists() and not folder.is_dir():
             raise UserError(f"{folder} is a file: remove it, or give another run_dir")
+
+
+def check_room(directory: Path, parameters: int) -> None:
+    """Refuse a disk without room for last.pt and best.pt, and a new one beside them: weights and velocity, fp32."""
+    files = 1 + sum(not (directory / "checkpoints" / name).exists() for name in ("last.pt", "best.pt"))
+    needed, free = files * 8 * parameters, shutil.disk_usage(directory).free
+    if needed > free:
+        raise UserError(
+            f"run_dir={directory}: checkpoints take {needed / 1e6:,.0f} MB more, {free / 1e6:,.0f} MB are free there; "
+            "make room, or give another run_dir"
+        )
+
+
+def check_nothing_lost(directory: Path) -> None:
+    """Refuse to begin anew over the log of epochs whose checkpoints are gone."""
+    path = directory / "metrics.jsonl"
+    if path.exists() and b'"kind": "epoch"' in path.read_bytes():
+        raise UserError(
+            f"run_dir={directory} holds the log of a run whose checkpoints are gone: restore them, or give another "
+            "run_dir"
+        )
+
+
+def check_same_start(
+    directory: Path, path: Path, saved: dict[str, Any], config: TrainConfig, tokenizers: Tokenizers
+) -> None:
+    """Refuse to go on from the checkpoint ``saved`` at ``path`` with other options, or pieces that mean other words."""
+    refuse_other_options(directory, flatten(saved["config"]), config)  # also where config.yaml is gone
+    for before, now in zip(build_tokenizers(saved), tokenizers, strict=True):
+        if before.symbols != now.symbols:
+            raise UserError(
+                f"{path}: its vocabulary is not what the training text gives now: restore the text, or give another "
+                "run_dir"
+            )
 
 
 def check_data(data: Prepared, config: TrainConfig, log: Log) -> None:

@@ -130,7 +130,14 @@ def connected(device_name: str) -> Iterator[World]:
     backend = "nccl" if device.type == "cuda" else "gloo"
     dist.init_process_group(backend, store=store, rank=rank, world_size=size)
     try:
-        yield World(rank, size, device)
+        try:
+            yield World(rank, size, device)
+        except RuntimeError as error:  # gloo's own are plain ones
+            if isinstance(error, dist.DistError) or "gloo" in str(error):
+                raise UserError(
+                    "another process of this training has ended; the same command goes on from the last checkpoint"
+                ) from error
+            raise
         # Nobody leaves while others still wait for its part of a sum; who comes last may find the others gone.
         with suppress(RuntimeError):
             dist.barrier()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import shlex
@@ -19,7 +18,7 @@ import yaml
 
 from convs2s.config import TrainConfig, flatten, to_plain
 from convs2s.errors import UserError
-from convs2s.files import atomic, write_json
+from convs2s.files import atomic, read_json, write_json
 
 # Options that may change between the starts of one run: they say how long and where, not what is trained.
 CHANGEABLE = (
@@ -66,8 +65,13 @@ def check_same_run(directory: Path, config: TrainConfig) -> None:
         return
     try:
         before = flatten(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, AttributeError, yaml.YAMLError) as error:
+    except (OSError, ValueError, AttributeError, RecursionError, yaml.YAMLError) as error:
         raise UserError(f"{path}: cannot be read ({error!s:.80}); restore it, or give another run_dir") from error
+    refuse_other_options(directory, before, config)
+
+
+def refuse_other_options(directory: Path, before: dict[str, Any], config: TrainConfig) -> None:
+    """UserError for the first option that is not as in ``before``, flat and plain, and counts."""
     now = flatten(to_plain(config))
     for key in sorted(before.keys() & now.keys()):
         changeable = any(key == name or key.startswith(f"{name}.") for name in CHANGEABLE)
@@ -85,15 +89,16 @@ def write_record(directory: Path, config: TrainConfig, manifest: dict[str, Any],
     changes = []
     if path.exists():
         try:
-            before = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError:
+            before = read_json(path, "")
+        except UserError:  # it is written anew
             before = {}
         changes = [
             f"{key} was {before[key]}, is {now[key]}"
             for key in now
             if key in before and key not in ("command", "data") and before[key] != now[key]
         ]
-        if before.get("data", {}).get("inputs", manifest.get("inputs")) != manifest.get("inputs"):
+        data = before.get("data")
+        if isinstance(data, dict) and data.get("inputs", manifest["inputs"]) != manifest["inputs"]:
             changes.append("the training data has other checksums")
     with atomic(directory / "config.yaml") as file:
         yaml.safe_dump(to_plain(config), file, sort_keys=False, allow_unicode=True)

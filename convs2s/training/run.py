@@ -23,7 +23,15 @@ from convs2s.model.loss import perplexity
 from convs2s.search.selection import batch_selector
 from convs2s.training import checkpoint
 from convs2s.training.annealing import Schedule
-from convs2s.training.checks import as_started, check_data, check_lexicons, make_directory
+from convs2s.training.checks import (
+    as_started,
+    check_data,
+    check_lexicons,
+    check_nothing_lost,
+    check_room,
+    check_same_start,
+    make_directory,
+)
 from convs2s.training.distributed import World
 from convs2s.training.journal import Journal
 from convs2s.training.nag import NAG
@@ -127,6 +135,7 @@ class Run:
                 )
             count = sum(parameter.numel() for parameter in run.model.parameters())
             if world.first:
+                check_room(directory, count)
                 for change in write_record(directory, config, data.manifest, count):
                     run.say(f"warning: since the run's last start, {change}")
                 run.journal = Journal(directory, run.progress.metrics_bytes, run.progress.update, training.tensorboard)
@@ -146,8 +155,10 @@ class Run:
         """Go on from the newest whole checkpoint, if there is one; returns which."""
         found = checkpoint.newest(self.directory / "checkpoints", self.say)
         if found is None:
+            check_nothing_lost(self.directory)
             return None
         path, saved = found
+        check_same_start(self.directory, path, saved, self.config, self.data.tokenizers)
         checkpoint.load_weights(self.model, saved, str(path))
         self.optimizer.load_state_dict(saved["optimizer"])
         self.updater.scaler.load_state_dict(saved["scaler"])

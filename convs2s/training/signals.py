@@ -37,6 +37,8 @@ class StopSignal:
         with ExitStack() as stack:
             for name in names:
                 number = signal.Signals[name]
+                if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:  # nohup
+                    continue
                 stack.callback(signal.signal, number, signal.signal(number, note))
             yield
 

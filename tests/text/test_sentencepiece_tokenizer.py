@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -173,3 +174,14 @@ def test_state_survives_a_safe_load(tokenizer: SentencePieceTokenizer) -> None:
     again = SentencePieceTokenizer.from_state(torch.load(file, weights_only=True))
     assert again.symbols == tokenizer.symbols
     assert again.encode(TEXT) == tokenizer.encode(TEXT)
+
+
+def test_ctrl_c_while_pieces_are_learnt_is_no_fault_of_the_text() -> None:
+    """Fault: an interruption comes back as an internal error of the trainer, and status 1."""
+
+    def interrupted() -> Iterator[str]:
+        yield "ein hund"
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        SentencePieceTokenizer.train(interrupted(), vocabulary_size=50)

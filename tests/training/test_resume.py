@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import threading
 from dataclasses import replace
@@ -191,6 +192,80 @@ def test_a_checkpoint_of_another_version_is_refused(tmp_path: Path) -> None:
     checkpoint.save(tmp_path / "run" / "checkpoints" / "last.pt", saved)
     with pytest.raises(UserError, match=r"last\.pt: saved by another version of this program; give another run_dir"):
         loop.train(tiny_config(tmp_path))
+
+
+def test_another_vocabulary_is_not_gone_on_with(tmp_path: Path) -> None:
+    """Fault: training text changes, as many words as before get other numbers, and old weights stand for new words."""
+    trained(tiny_config(tmp_path, training__max_updates=2))
+    for path in (tmp_path / "raw").iterdir():
+        path.write_text(path.read_text("utf-8").replace("w1 ", "v1 "), "utf-8")
+    with pytest.raises(UserError, match=r"last\.pt: its vocabulary is not what the training text gives now"):
+        loop.train(tiny_config(tmp_path))
+
+
+def test_options_count_without_their_record(tmp_path: Path) -> None:
+    """Fault: with config.yaml lost, a run goes on under other options, and records what it was not trained with."""
+    config = tiny_config(tmp_path, training__max_updates=2)
+    trained(config)
+    (Path(config.run_dir) / "config.yaml").unlink()
+    with pytest.raises(UserError, match=r"holds a run with optimizer\.lr=0\.25, this command says 0\.5"):
+        loop.train(tiny_config(tmp_path, optimizer__lr=0.5))
+    trained(config)
+    assert (Path(config.run_dir) / "config.yaml").exists()
+
+
+def test_a_log_whose_checkpoints_are_gone_is_kept(tmp_path: Path) -> None:
+    """Fault: with the checkpoints removed, the same command begins anew and cuts the run's history to nothing."""
+    config = tiny_config(tmp_path)
+    trained(config)
+    before = metrics(config)
+    for path in (tmp_path / "run" / "checkpoints").glob("*.pt"):
+        path.unlink()
+    with pytest.raises(UserError, match="holds the log of a run whose checkpoints are gone: restore them"):
+        loop.train(config)
+    assert metrics(config) == before
+
+
+@pytest.mark.parametrize("content", ["[]", "{", '{"data": 5}', "[" * 100_000])
+def test_a_damaged_environment_is_written_anew(tmp_path: Path, content: str) -> None:
+    """Fault: a stack trace for a record that nothing depends on."""
+    config = tiny_config(tmp_path, training__max_updates=2)
+    trained(config)
+    path = tmp_path / "run" / "environment.json"
+    path.write_text(content, "utf-8")
+    trained(config)
+    assert json.loads(path.read_text("utf-8"))["data"]["name"] == "tiny"
+
+
+def test_a_disk_without_room_for_checkpoints_is_found_out_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault: an epoch trained, and lost when it is to be saved."""
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10**9, 10**9, 20_000))
+    with pytest.raises(UserError, match=r"checkpoints take 0 MB more, 0 MB are free there; make room"):
+        loop.train(tiny_config(tmp_path))
+    assert not (tmp_path / "run" / "metrics.jsonl").exists()
+
+
+def test_nohup_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault: SIGHUP, which nohup had ignored, ends a training when its terminal closes; or without nohup loses it."""
+    config = tiny_config(tmp_path, training__max_updates=3)
+    end_update = Run.end_update
+
+    def hang_up(self: Run, *arguments: Any) -> None:
+        os.kill(os.getpid(), signal.SIGHUP)
+        end_update(self, *arguments)
+
+    monkeypatch.setattr(Run, "end_update", hang_up)
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert trained(config)["progress"]["update"] == 3
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        with pytest.raises(Stopped, match="stopped by SIGHUP; the same command goes on from here"):
+            loop.train(tiny_config(tmp_path, "other"))
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_long_test_lines_are_refused_or_cut(tmp_path: Path) -> None:
